@@ -1,0 +1,86 @@
+"""The records that cross the border between compiler and runtime. The runtime sees these and nothing above them.
+
+Launch arithmetic (grid sizes, scalar arguments, requirements) travels as text in a small expression language so that it can
+be stored in a manifest: integers, symbol names, `+ - * // %`, comparisons, `and or not`, `min(..) max(..)`, and the two
+functions `magic_multiplier(d)` and `magic_shift(d)` (division by multiplication, see `expr.FAST_DIV`).
+Symbols are the problem's sizes and strides, and `<buffer>_address` for the byte address of a buffer's first element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Language(Enum):
+    """What a kernel's text is written in."""
+
+    C = "c"
+    OPENCL = "opencl"
+    CUDA = "cuda"
+
+
+class Access(Enum):
+    """How a kernel uses a buffer."""
+
+    READ = "r"
+    WRITE = "w"
+    READ_WRITE = "rw"
+
+
+class ScalarKind(Enum):
+    """Type of a scalar kernel parameter."""
+
+    I32 = "i32"
+    I64 = "i64"
+    F32 = "f32"
+    F64 = "f64"
+
+
+@dataclass(frozen=True, slots=True)
+class BufferParam:
+    """One pointer parameter: its name, element type name (see dtypes) and use."""
+
+    name: str
+    dtype: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    """One scalar parameter; `expression` computes it from the symbols of the call (for alpha and beta: their own name)."""
+
+    name: str
+    expression: str
+    kind: ScalarKind
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A condition that must hold at a call, and words for the user: what relied on it and what to do."""
+
+    condition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """A kernel as text with everything needed to build and launch it.
+
+    Parameters of the entry point, in order: `buffers`, then `scalars`. For Language.C the entry point has one fixed
+    signature instead: `void NAME(void *const *buffers, const int64_t *integers, const double *floats,
+    int64_t first_block, int64_t last_block)`, which runs the blocks [first_block, last_block) of the linear grid;
+    `integers` holds the I32/I64 scalars in order, `floats` the F32/F64 ones.
+    `grid` is in blocks, `block` in threads; `shared_bytes` is dynamic shared memory (0 if the text declares its own).
+    """
+
+    name: str
+    language: Language
+    arch: str
+    text: str
+    buffers: tuple[BufferParam, ...]
+    scalars: tuple[ScalarParam, ...]
+    grid: tuple[str, str, str]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    requirements: tuple[Requirement, ...]
