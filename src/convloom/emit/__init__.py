@@ -1,0 +1,1 @@
+"""Printers from the IR to C-family languages."""

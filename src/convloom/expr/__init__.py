@@ -1,0 +1,1 @@
+"""Index arithmetic: interned expressions with facts, bounds, divisibility, simplification and proofs."""

@@ -1,0 +1,1 @@
+"""From arrays and networks to problems and calls."""

@@ -1,0 +1,1 @@
+"""The kernel IR: nodes, well-known symbols, visitors, text, verifier."""

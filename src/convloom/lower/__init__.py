@@ -1,0 +1,1 @@
+"""From a plan to the final IR, one pass per file."""

@@ -1,0 +1,1 @@
+"""Decisions as data: how a contraction runs on a target."""

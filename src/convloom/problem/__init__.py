@@ -1,0 +1,1 @@
+"""Problems: convolutions, GEMMs, their notations, their contraction and their slow reference."""

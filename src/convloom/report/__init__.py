@@ -1,0 +1,1 @@
+"""Explanations, tables and pictures for people."""

@@ -1,0 +1,1 @@
+"""Build, cache, load, launch and time kernels; knows nothing above their source."""

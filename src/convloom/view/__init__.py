@@ -1,0 +1,1 @@
+"""Views: coordinate transforms from kernel coordinates to memory offsets and validity."""
