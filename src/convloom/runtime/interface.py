@@ -1,0 +1,180 @@
+"""What every device offers: build, launch, memory, and a description of itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convloom.artifact import KernelSource, Language
+from convloom.errors import IllegalProblem, IllegalType, UnsupportedTarget
+from convloom.runtime.build_once import BuildOnce
+from convloom.runtime.launch_expression import Arithmetic, LaunchArguments
+
+type_of_buffer = Any  # an address (int) on cpu and cuda, a pyopencl buffer on opencl
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the vendor compiler reports of one kernel: registers per thread, bytes per thread spilled, static shared bytes."""
+
+    registers: int
+    spill_bytes: int
+    stack_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One device in words: found or not, what it is made of, and the command that would add what is missing."""
+
+    name: str
+    found: bool
+    summary: str
+    details: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+class DeviceMemory(ABC):
+    """Bytes on a device, owned until `free` or the end of a `with` block. `handle` is what `launch` takes."""
+
+    handle: type_of_buffer
+    nbytes: int
+
+    @abstractmethod
+    def write(self, array: NDArray[Any]) -> None:
+        """Copies a contiguous array to the start of the memory and waits until done."""
+
+    @abstractmethod
+    def read(self, array: NDArray[Any]) -> None:
+        """Waits for the device's work, then copies the start of the memory into a contiguous array."""
+
+    @abstractmethod
+    def fill(self, byte: int) -> None:
+        """Sets every byte."""
+
+    @abstractmethod
+    def free(self) -> None:
+        """Gives the memory back; allowed twice."""
+
+    def __enter__(self) -> DeviceMemory:
+        """The memory itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Frees the memory."""
+        self.free()
+
+    def check_fits(self, array: NDArray[Any]) -> None:
+        """IllegalProblem unless the array is C-contiguous and not larger than the memory."""
+        if not array.flags.c_contiguous:
+            raise IllegalProblem(f"a copied array must be contiguous; got strides {array.strides}; copy it first")
+        if array.nbytes > self.nbytes:
+            raise IllegalProblem(
+                f"a copy must fit its memory of {self.nbytes} bytes; got {array.nbytes}; allocate more"
+            )
+
+
+class Built(ABC):
+    """A kernel loaded on one device; may be launched from several threads at once."""
+
+    def __init__(self, source: KernelSource, resources: Resources | None = None) -> None:
+        self.source = source
+        self.resources = resources
+        self.arithmetic = Arithmetic(source)
+        self._addresses = [
+            (f"{buffer.name}_address", place)
+            for place, buffer in enumerate(source.buffers)
+            if f"{buffer.name}_address" in self.arithmetic.symbols
+        ]
+
+    def launch(
+        self,
+        buffers: Sequence[type_of_buffer],
+        symbols: Mapping[str, int],
+        floats: Mapping[str, float] | None = None,
+        stream: Any = None,
+    ) -> None:
+        """Enqueues one call; an empty grid launches nothing.
+
+        `buffers` in the order of `source.buffers`; `symbols` gives every size and stride by name (`<buffer>_address` is filled
+        in); `floats` the floating scalars; `stream` a device's queue (CUDA: the stream's handle as int, None = legacy default).
+        The cpu device returns when the work is done, the others at once. Raises IllegalProblem for a violated requirement.
+        """
+        if len(buffers) != len(self.source.buffers):
+            expected = ", ".join(buffer.name for buffer in self.source.buffers)
+            raise IllegalProblem(
+                f"kernel {self.source.name} takes {len(self.source.buffers)} buffers ({expected}); "
+                f"got {len(buffers)}; pass one per name"
+            )
+        if self._addresses:
+            symbols = {**symbols, **{name: self._address(buffers[place]) for name, place in self._addresses}}
+        arguments = self.arithmetic(symbols, floats or {})
+        if arguments is not None:
+            self._start(arguments, buffers, stream)
+
+    @abstractmethod
+    def _start(self, arguments: LaunchArguments, buffers: Sequence[type_of_buffer], stream: Any) -> None:
+        """Enqueues a call with checked arguments and a grid that is not empty."""
+
+    def _address(self, buffer: type_of_buffer) -> int:
+        """The byte address behind a buffer, for alignment requirements."""
+        if type(buffer) is not int:
+            raise IllegalType(
+                f"a buffer must be an address (int) on this device; got {type(buffer).__name__}; pass its address"
+            )
+        return buffer
+
+
+class Device(ABC):
+    """Somewhere kernels run. One object per physical device; safe for several threads."""
+
+    name: str
+    language: Language
+    arch: str
+
+    def __init__(self) -> None:
+        self._built: BuildOnce[KernelSource, Built] = BuildOnce()
+
+    def build(self, source: KernelSource) -> Built:
+        """The kernel, compiled (or taken from the caches) and loaded; each kernel is built once, whoever asks.
+
+        Raises BuildFailed with the vendor compiler's log, UnsupportedTarget for another device's language or architecture.
+        """
+        return self._built.get(source, self._checked_build)
+
+    def _checked_build(self, source: KernelSource) -> Built:
+        if source.language is not self.language:
+            raise UnsupportedTarget(
+                f"device {self.name} builds {self.language.value}; got {source.language.value} (kernel {source.name}); "
+                "choose the target that matches the device"
+            )
+        return self._build(source)
+
+    @abstractmethod
+    def _build(self, source: KernelSource) -> Built: ...
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> DeviceMemory:
+        """Uninitialised memory, aligned to at least 64 bytes."""
+
+    @abstractmethod
+    def synchronize(self, stream: Any = None) -> None:
+        """Waits for the work enqueued on the stream (None: on the default queue)."""
+
+    @abstractmethod
+    def time_once(self, call: Callable[[], None], stream: Any = None) -> float:
+        """Seconds that the device takes for what `call` enqueues on the stream; waits for it."""
+
+    @abstractmethod
+    def describe(self) -> Description:
+        """The device in words, for people."""
+
+
+def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """A contiguous array's memory as flat bytes, without a copy (works for types that NumPy does not know, such as bf16)."""
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,176 @@
+"""Every environment knob of convloom, typed, in one place."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from convloom.errors import IllegalProblem
+
+_SIZE_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
+
+
+def _default_cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "convloom"
+
+
+def _default_threads() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+def _no_path() -> Path | None:
+    return None
+
+
+def _no_command() -> tuple[str, ...] | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of all knobs. Sizes in bytes, times in seconds."""
+
+    cache_dir: Path = field(default_factory=_default_cache_dir)
+    cache_limit: int = 2**30
+    cc: tuple[str, ...] | None = field(default_factory=_no_command)
+    build_timeout: int = 600
+    debug: int = 0
+    dump: Path | None = field(default_factory=_no_path)
+    nvrtc: Path | None = field(default_factory=_no_path)
+    threads: int = field(default_factory=_default_threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One environment variable: the field it sets, how its text is read, and words for the documentation."""
+
+    variable: str
+    field: str
+    parse: Callable[[str], Any]
+    rule: str
+    default: str
+    meaning: str
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as `512`, `64 MiB` or `1.5GB`; ValueError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    return int(float(match[1]) * _SIZE_UNITS[(match[2] or "").lower()])
+
+
+def _parse_path(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _parse_command(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text))
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+KNOBS = (
+    Knob("CONVLOOM_CACHE_DIR", "cache_dir", _parse_path, "a directory", "~/.cache/convloom", "where compiled kernels are kept"),
+    Knob(
+        "CONVLOOM_CACHE_LIMIT", "cache_limit", parse_size, "a size such as 512MiB or 2GB", "1GiB",
+        "most bytes kept there, the least recently used are dropped first; 0 turns the disk cache off",
+    ),
+    Knob(
+        "CONVLOOM_CC", "cc", _parse_command, "a compiler command, or zig for the ziglang wheel", "the first that works",
+        "C compiler of the cpu device",
+    ),
+    Knob(
+        "CONVLOOM_BUILD_TIMEOUT", "build_timeout", _integer(1, 10**6), "seconds, 1 or more", "600",
+        "longest time that a vendor compiler may take over one kernel",
+    ),
+    Knob(
+        "CONVLOOM_DEBUG", "debug", _integer(0, 6), "an integer from 0 to 6", "0",
+        "what is printed to stderr: 1 plan, 2 timing, 3 source, 4 final IR, 5 IR after each pass, 6 machine code",
+    ),
+    Knob("CONVLOOM_DUMP", "dump", _parse_path, "a directory", "none", "where every intermediate text and binary is written"),
+    Knob("CONVLOOM_NVRTC", "nvrtc", _parse_path, "the path of libnvrtc", "found", "NVIDIA's run-time compiler to use"),
+    Knob("CONVLOOM_THREADS", "threads", _integer(1, 4096), "an integer from 1 to 4096", "CPUs", "threads of the cpu device"),
+)  # fmt: skip
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """The settings that these variables ask for; an unset or empty variable leaves the default.
+
+    Raises IllegalProblem for a value that breaks its knob's rule, and for an unknown variable starting with CONVLOOM_.
+    """
+    known = {knob.variable for knob in KNOBS}
+    for variable in environment:
+        if variable.startswith("CONVLOOM_") and variable not in known:
+            raise IllegalProblem(
+                f"variables starting with CONVLOOM_ must be one of {', '.join(sorted(known))}; "
+                f"got {variable}; correct its name or unset it"
+            )
+    return Settings(
+        **{knob.field: _read(knob, environment[knob.variable]) for knob in KNOBS if environment.get(knob.variable)}
+    )
+
+
+def _read(knob: Knob, text: str) -> Any:
+    try:
+        return knob.parse(text)
+    except ValueError:
+        raise IllegalProblem(f"{knob.variable} must be {knob.rule}; got {text!r}; correct it or unset it") from None
+
+
+_active: list[Settings] = []
+
+
+def current() -> Settings:
+    """The settings in force: of the innermost `scoped`, else of the environment as it was at the first use."""
+    if not _active:
+        _active.append(from_environment(os.environ))
+    return _active[-1]
+
+
+@contextmanager
+def scoped(**changes: Any) -> Iterator[Settings]:
+    """Changes some settings, by field name, for the whole process while the block runs (meant for tests)."""
+    names = {item.name for item in fields(Settings)}
+    if unknown := set(changes) - names:
+        raise IllegalProblem(f"a setting must be one of {sorted(names)}; got {sorted(unknown)}; correct the name")
+    changed = replace(current(), **changes)
+    _active.append(changed)
+    try:
+        yield changed
+    finally:
+        _active.remove(changed)
+
+
+def table() -> list[tuple[str, str, str]]:
+    """One row per knob: variable, default, meaning."""
+    return [(knob.variable, knob.default, f"{knob.meaning} ({knob.rule})") for knob in KNOBS]
