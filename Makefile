@@ -51,7 +51,7 @@ lint: $(VENV)/for-lint
 	$(BIN)/lint-imports
 
 types: $(VENV)/for-lint
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 docs: $(VENV)/for-lint
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/site

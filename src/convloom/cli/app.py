@@ -1,0 +1,36 @@
+"""The application: every command under one name."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from convloom.cli import cache, devices
+from convloom.cli.console import ReportingGroup
+
+app = typer.Typer(
+    cls=ReportingGroup,
+    help="Generates, runs, checks and explains convolution and GEMM kernels.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(cache.app, name="cache")
+app.command("devices")(devices.devices)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"convloom {version('convloom')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Generates, runs, checks and explains convolution and GEMM kernels."""
