@@ -1,0 +1,303 @@
+"""The convolution problem: one frozen record for the three directions, the transposed convolution included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from convloom.dtypes import F32, F64, S8, S32, U8, DType, accumulator
+from convloom.errors import IllegalProblem, IllegalType
+from convloom.expr import Expr, ExprLike, Truth, as_expr, bounds, prove, substitute
+from convloom.problem.geometry import Window, exact_pad_end, integer, valid_taps
+from convloom.problem.layout import Layout, overlaps_itself
+
+
+class Direction(Enum):
+    """What is computed: dst from src and wei, src from dst and wei, or wei from src and dst."""
+
+    FWD = "fwd"
+    BWD_D = "bwd_d"
+    BWD_W = "bwd_w"
+
+
+class Role(Enum):
+    """The three tensors of a convolution."""
+
+    SRC = "src"
+    WEI = "wei"
+    DST = "dst"
+
+
+_ROLES_OF_DIRECTION = {
+    Direction.FWD: (Role.SRC, Role.WEI, Role.DST),
+    Direction.BWD_D: (Role.DST, Role.WEI, Role.SRC),
+    Direction.BWD_W: (Role.SRC, Role.DST, Role.WEI),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Element type and place in memory of one tensor."""
+
+    dtype: DType
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Whether a call passes `alpha` (factor of the product) and `beta` (factor of the old output, then read)."""
+
+    alpha: bool = False
+    beta: bool = False
+
+
+NO_SCALING = Scaling()
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution; logical dims src (n, c, *spatial), wei (oc, ic/g, *kernel), dst (n, oc, *spatial).
+
+    Channels are totals, dilation 1 is dense, a negative pad crops. `pad_end` follows: what exactly fits. A transposed
+    convolution is BWD_D (its input is dst, its output src) and may have a bias, one value per channel of the output.
+    Sizes may be ints where the record is built. `name` is a label and takes no part in equality.
+    IllegalProblem states the broken rule; of symbolic sizes only what is provably broken is an error.
+    """
+
+    direction: Direction
+    batch: Expr
+    in_channels: Expr
+    out_channels: Expr
+    groups: Expr
+    in_spatial: tuple[Expr, ...]
+    out_spatial: tuple[Expr, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad_begin: tuple[int, ...]
+    src: TensorSpec
+    wei: TensorSpec
+    dst: TensorSpec
+    bias: DType | None = None
+    scaling: Scaling = NO_SCALING
+    name: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for size in ("batch", "in_channels", "out_channels", "groups"):
+            object.__setattr__(self, size, as_expr(getattr(self, size)))
+        for extents in ("in_spatial", "out_spatial"):
+            object.__setattr__(self, extents, tuple([as_expr(extent) for extent in getattr(self, extents)]))
+        for numbers in ("kernel", "stride", "dilation", "pad_begin"):
+            object.__setattr__(self, numbers, tuple([integer(numbers, value) for value in getattr(self, numbers)]))
+        _check_ranks(self)
+        check_windows(self.kernel, self.stride, self.dilation)
+        _check_sizes(self)
+        check_groups(self.in_channels, self.out_channels, self.groups)
+        _check_types(self)
+        _check_layouts(self)
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial dimensions."""
+        return len(self.kernel)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The window of each spatial dimension."""
+        return tuple(map(Window, self.kernel, self.stride, self.dilation, self.pad_begin))
+
+    @property
+    def pad_end(self) -> tuple[Expr, ...]:
+        """Right pads with which the last window ends exactly at the padded input's end; negative: elements unused."""
+        return tuple(map(exact_pad_end, self.in_spatial, self.out_spatial, self.windows))
+
+    @property
+    def channels_per_group(self) -> Expr:
+        """Input channels of one group (ic/g)."""
+        return self.in_channels // self.groups
+
+    @property
+    def outputs_per_group(self) -> Expr:
+        """Output channels of one group (oc/g)."""
+        return self.out_channels // self.groups
+
+    @property
+    def src_shape(self) -> tuple[Expr, ...]:
+        """(n, c, *spatial)."""
+        return (self.batch, self.in_channels, *self.in_spatial)
+
+    @property
+    def wei_shape(self) -> tuple[Expr, ...]:
+        """(oc, ic/g, *kernel)."""
+        return (self.out_channels, self.channels_per_group, *[as_expr(extent) for extent in self.kernel])
+
+    @property
+    def dst_shape(self) -> tuple[Expr, ...]:
+        """(n, oc, *spatial)."""
+        return (self.batch, self.out_channels, *self.out_spatial)
+
+    @property
+    def roles(self) -> tuple[Role, Role, Role]:
+        """The operands A, B and the result C: (src, wei, dst), (dst, wei, src) or (src, dst, wei)."""
+        return _ROLES_OF_DIRECTION[self.direction]
+
+    @property
+    def result(self) -> Role:
+        """The tensor that is produced."""
+        return self.roles[2]
+
+    def shape(self, role: Role) -> tuple[Expr, ...]:
+        """Logical extents of a tensor."""
+        return {Role.SRC: self.src_shape, Role.WEI: self.wei_shape, Role.DST: self.dst_shape}[role]
+
+    def spec(self, role: Role) -> TensorSpec:
+        """Type and layout of a tensor."""
+        return {Role.SRC: self.src, Role.WEI: self.wei, Role.DST: self.dst}[role]
+
+    @property
+    def acc(self) -> DType:
+        """The type that products are summed in."""
+        first, second, _ = self.roles
+        return accumulator(self.spec(first).dtype, self.spec(second).dtype)
+
+    @property
+    def bias_extent(self) -> Expr:
+        """Number of bias values: the channels of the produced activation."""
+        return self.in_channels if self.direction is Direction.BWD_D else self.out_channels
+
+    @property
+    def ops(self) -> int:
+        """Twice the multiplications with valid taps (no padding taps, as in benchdnn); the same in all directions.
+
+        IllegalProblem for symbolic sizes: `bind` them first.
+        """
+        channels = constant(self.batch * self.out_channels * self.channels_per_group, "the number of operations")
+        taps = (
+            valid_taps(constant(i, "the number of operations"), constant(o, "the number of operations"), window)
+            for i, o, window in zip(self.in_spatial, self.out_spatial, self.windows, strict=True)
+        )
+        return 2 * channels * math.prod(taps)
+
+    def replace_direction(self, direction: Direction) -> Conv:
+        """The same geometry, types and layouts in another direction; a bias is dropped where it has no meaning."""
+        bias = None if direction is Direction.BWD_W else self.bias
+        return replace(self, direction=direction, bias=bias)
+
+    def bind(self, values: Mapping[Expr, ExprLike]) -> Conv:
+        """The problem with symbols replaced by values or other expressions."""
+
+        def spec(old: TensorSpec) -> TensorSpec:
+            return TensorSpec(old.dtype, old.layout.bind(values))
+
+        return replace(
+            self,
+            batch=substitute(self.batch, values),
+            in_channels=substitute(self.in_channels, values),
+            out_channels=substitute(self.out_channels, values),
+            groups=substitute(self.groups, values),
+            in_spatial=tuple(substitute(extent, values) for extent in self.in_spatial),
+            out_spatial=tuple(substitute(extent, values) for extent in self.out_spatial),
+            src=spec(self.src),
+            wei=spec(self.wei),
+            dst=spec(self.dst),
+        )
+
+
+def constant(size: Expr, purpose: str) -> int:
+    """The value of a size; IllegalProblem if it is symbolic."""
+    if not size.is_const:
+        raise IllegalProblem(f"{purpose} needs constant sizes; got {size}; bind its symbols to values first")
+    return size.value
+
+
+def _check_ranks(conv: Conv) -> None:
+    rank = len(conv.kernel)
+    if not 1 <= rank <= 3:
+        raise IllegalProblem(f"a convolution has 1 to 3 spatial dimensions; got kernel {conv.kernel}; reshape")
+    for name in ("in_spatial", "out_spatial", "stride", "dilation", "pad_begin"):
+        given = getattr(conv, name)
+        if len(given) != rank:
+            raise IllegalProblem(f"{name} needs one value per kernel dimension ({rank}); got {given}; give {rank}")
+
+
+def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> None:
+    """IllegalProblem unless kernel, stride and dilation are at least 1 everywhere."""
+    for name, values in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
+        if min(values) < 1:
+            raise IllegalProblem(f"{name} must be at least 1 in every dimension; got {values}; give integers >= 1")
+
+
+def _check_sizes(conv: Conv) -> None:
+    sizes = [("batch", conv.batch), ("in_channels", conv.in_channels), ("out_channels", conv.out_channels)]
+    sizes += [(f"in_spatial[{dim}]", extent) for dim, extent in enumerate(conv.in_spatial)]
+    sizes += [(f"out_spatial[{dim}]", extent) for dim, extent in enumerate(conv.out_spatial)]
+    for name, size in sizes:
+        check_size(name, size)
+
+
+def check_size(name: str, size: Expr) -> None:
+    """IllegalProblem if the size is known to be negative."""
+    highest = size.value if size.is_const else bounds(size).hi
+    if highest is not None and highest < 0:
+        raise IllegalProblem(f"{name} must not be negative; got {size}; allowed are sizes >= 0")
+
+
+def check_groups(in_channels: Expr, out_channels: Expr, groups: Expr) -> None:
+    """IllegalProblem unless groups may be positive and may divide both channel counts."""
+    highest = bounds(groups).hi
+    if highest is not None and highest < 1:
+        raise IllegalProblem(f"groups must be positive; got {groups}; allowed are divisors of both channel counts")
+    for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+        if prove((channels % groups).eq(0)) is Truth.NO:
+            raise IllegalProblem(
+                f"groups must divide the channels; {name}={channels} is not divisible by groups={groups}; "
+                f"use a common divisor of {in_channels} and {out_channels}"
+            )
+
+
+def _check_types(conv: Conv) -> None:
+    first, second, result = conv.roles
+    check_types(conv.spec(first).dtype, conv.spec(second).dtype, conv.spec(result).dtype, conv.bias)
+    if conv.bias is not None and conv.direction is Direction.BWD_W:
+        raise IllegalProblem(
+            f"bias belongs to fwd and bwd_d; got bias {conv.bias} for bwd_w; its gradient is the sum of dst"
+        )
+
+
+def check_types(a: DType, b: DType, result: DType, bias: DType | None) -> None:
+    """IllegalType unless a product of a and b may be stored as `result`, with this bias added."""
+    if S32 in (a, b) or a.is_float is not b.is_float:
+        raise IllegalType(f"operands must be two float types or two of s8, u8; got {a} and {b}; convert one of them")
+    if F64 in (a, b, result) and not a is b is result:
+        raise IllegalType(f"f64 goes with f64 alone; got {a} x {b} -> {result}; convert the tensors to one type")
+    if a.is_float and result not in (S8, U8) and not result.is_float:
+        raise IllegalType(f"float products are stored as a float type, s8 or u8; got {result}; choose one of these")
+    if bias is not None:
+        _check_bias(a, bias)
+
+
+def _check_bias(operand: DType, bias: DType) -> None:
+    if operand.is_float and not bias.is_float:
+        raise IllegalType(f"the bias of float operands must be a float type; got {bias}; convert it")
+    if not operand.is_float and bias not in (F32, S32):
+        raise IllegalType(f"the bias of 8-bit operands must be f32 or s32; got {bias}; convert it")
+
+
+def _check_layouts(conv: Conv) -> None:
+    for role in Role:
+        conv.spec(role).layout.check_rank(conv.rank + 2)
+    check_result_layout(conv.result.value, conv.spec(conv.result).layout, conv.shape(conv.result))
+
+
+def check_result_layout(name: str, layout: Layout, shape: tuple[Expr, ...]) -> None:
+    """IllegalProblem if two elements of a produced tensor share memory."""
+    if any(extent.is_const and extent.value == 0 for extent in shape):
+        return
+    if overlaps_itself(layout, shape):
+        strides, extents = list(map(str, layout.strides)), list(map(str, shape))
+        raise IllegalProblem(
+            f"elements of an output must not share memory; {name} has strides {strides} for shape {extents}; "
+            "give it strides without overlap"
+        )

@@ -1,0 +1,114 @@
+"""The matrix product problem: C[.., m, n] = A[.., m, k] * B[.., k, n], with broadcast batches and any strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from convloom.dtypes import DType, accumulator
+from convloom.expr import Expr, ExprLike, as_expr, substitute
+from convloom.problem.conv import (
+    NO_SCALING,
+    Scaling,
+    TensorSpec,
+    check_result_layout,
+    check_size,
+    check_types,
+    constant,
+)
+
+
+class BiasAxis(Enum):
+    """The axis of C along which the bias runs."""
+
+    M = "m"
+    N = "n"
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """A batched product; logical dims a (*batch, m, k), b (*batch, k, n), c (*batch, m, n), bias (n) or (m).
+
+    Transposes and leading dimensions are strides; an operand shared by a batch axis has stride 0 there. Sizes may be
+    ints where the record is built; zero is legal. `name` is a label and takes no part in equality.
+    IllegalProblem states the broken rule.
+    """
+
+    batch: tuple[Expr, ...]
+    m: Expr
+    n: Expr
+    k: Expr
+    a: TensorSpec
+    b: TensorSpec
+    c: TensorSpec
+    bias: DType | None = None
+    scaling: Scaling = NO_SCALING
+    bias_axis: BiasAxis = BiasAxis.N
+    name: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", tuple([as_expr(extent) for extent in self.batch]))
+        for size in ("m", "n", "k"):
+            object.__setattr__(self, size, as_expr(getattr(self, size)))
+        _check_sizes(self)
+        check_types(self.a.dtype, self.b.dtype, self.c.dtype, self.bias)
+        for spec in (self.a, self.b, self.c):
+            spec.layout.check_rank(len(self.batch) + 2)
+        check_result_layout("c", self.c.layout, self.c_shape)
+
+    @property
+    def a_shape(self) -> tuple[Expr, ...]:
+        """(*batch, m, k)."""
+        return (*self.batch, self.m, self.k)
+
+    @property
+    def b_shape(self) -> tuple[Expr, ...]:
+        """(*batch, k, n)."""
+        return (*self.batch, self.k, self.n)
+
+    @property
+    def c_shape(self) -> tuple[Expr, ...]:
+        """(*batch, m, n)."""
+        return (*self.batch, self.m, self.n)
+
+    @property
+    def acc(self) -> DType:
+        """The type that products are summed in."""
+        return accumulator(self.a.dtype, self.b.dtype)
+
+    @property
+    def bias_extent(self) -> Expr:
+        """Number of bias values."""
+        return self.n if self.bias_axis is BiasAxis.N else self.m
+
+    @property
+    def ops(self) -> int:
+        """Twice the multiplications. IllegalProblem for symbolic sizes: `bind` them first."""
+        sizes = (*self.batch, self.m, self.n, self.k)
+        return 2 * math.prod([constant(size, "the number of operations") for size in sizes])
+
+    def bind(self, values: Mapping[Expr, ExprLike]) -> Gemm:
+        """The problem with symbols replaced by values or other expressions."""
+
+        def spec(old: TensorSpec) -> TensorSpec:
+            return TensorSpec(old.dtype, old.layout.bind(values))
+
+        return replace(
+            self,
+            batch=tuple(substitute(extent, values) for extent in self.batch),
+            m=substitute(self.m, values),
+            n=substitute(self.n, values),
+            k=substitute(self.k, values),
+            a=spec(self.a),
+            b=spec(self.b),
+            c=spec(self.c),
+        )
+
+
+def _check_sizes(gemm: Gemm) -> None:
+    for dim, extent in enumerate(gemm.batch):
+        check_size(f"batch[{dim}]", extent)
+    for name, size in (("m", gemm.m), ("n", gemm.n), ("k", gemm.k)):
+        check_size(name, size)
