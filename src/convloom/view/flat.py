@@ -1,0 +1,122 @@
+"""A chain of transforms as forms: the offset, and the checks that its guards need over the axes' extents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import assert_never
+
+from convloom.expr import Expr
+from convloom.view.domain import Domain
+from convloom.view.form import ONE, ZERO, Form, Quotient, Swizzle, axis_form, combine, constant_form
+from convloom.view.transform import (
+    OFFSET,
+    Affine,
+    Axis,
+    Broadcast,
+    Const,
+    Join,
+    Modulo,
+    Pad,
+    PadTo,
+    Pass,
+    Slice,
+    Split,
+    Transform,
+    Xor,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must be tested about a guarded coordinate: form >= 0 (if `lower`) and form < size (if `upper`)."""
+
+    coordinate: str
+    form: Form
+    lower: bool
+    upper: bool
+    size: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flat:
+    """A view as forms over its axes; checks that nothing can violate are left out."""
+
+    axes: tuple[Axis, ...]
+    offset: Form
+    checks: tuple[Check, ...]
+    domain: Domain
+
+
+@lru_cache(maxsize=4096)
+def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
+    """Run the chain on forms.
+
+    A check is needed unless it is proved from the axes' extents and from the guards before it (those are tested too, so
+    leaving out what they imply does not change the conjunction).
+    """
+    domain = Domain({axis.name: axis.extent for axis in axes})
+    values = {axis.name: constant_form(ZERO) if axis.extent is ONE else axis_form(axis.name) for axis in axes}
+    checks: list[Check] = []
+    for transform in transforms:
+        inputs = tuple(values[name] for name in transform.inputs)
+        values.update(zip(transform.outputs, _outputs(transform, inputs, domain), strict=True))
+        guard = transform.guard
+        if guard is not None:
+            form = values[guard.coordinate]
+            lower, upper = domain.guard(form, guard.lower, guard.size)
+            if lower or upper:
+                checks.append(Check(guard.coordinate, form, lower, upper, guard.size))
+    return Flat(axes, values[OFFSET], tuple(checks), domain)
+
+
+def _outputs(transform: Transform, inputs: tuple[Form, ...], domain: Domain) -> tuple[Form, ...]:
+    match transform:
+        case Pass() | PadTo():
+            return inputs
+        case Affine():
+            return (combine(zip(inputs, transform.coefficients, strict=True), transform.constant),)
+        case Split():
+            return _split(inputs[0], transform.extents, domain)
+        case Join():
+            return (_join(inputs, transform.extents),)
+        case Pad():
+            return (combine(((inputs[0], ONE),), -transform.left),)
+        case Slice():
+            return (combine(((inputs[0], transform.step),), transform.begin),)
+        case Broadcast():
+            return ()
+        case Modulo():
+            return (domain.remainder(inputs[0], transform.extent),)
+        case Const():
+            return (constant_form(transform.value),)
+        case Xor():
+            return (_xor(inputs[0], inputs[1]),)
+    assert_never(transform)
+
+
+def _split(form: Form, extents: tuple[Expr, ...], domain: Domain) -> tuple[Form, ...]:
+    digits: list[Form] = []
+    for extent in reversed(extents[1:]):
+        slower = domain.quotient(form, extent)
+        digits.append(combine(((form, ONE), (slower, -extent))))
+        form = slower
+    return (form, *reversed(digits))
+
+
+def _join(inputs: tuple[Form, ...], extents: tuple[Expr, ...]) -> Form:
+    weight = ONE
+    parts: list[tuple[Form, Expr]] = []
+    for form, extent in zip(reversed(inputs), reversed(extents), strict=True):
+        parts.append((form, weight))
+        weight = weight * extent
+    return combine(parts)
+
+
+def _xor(left: Form, right: Form) -> Form:
+    if left == right:
+        return constant_form(ZERO)
+    zero = constant_form(ZERO)
+    if right == zero:
+        return left
+    return right if left == zero else Form(ZERO, {Quotient(Swizzle(left, right), ONE): ONE})
