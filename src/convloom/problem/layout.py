@@ -26,9 +26,9 @@ class Block(NamedTuple):
 
 
 class Digit(NamedTuple):
-    """One storage axis of a logical dimension: its count and element stride."""
+    """One storage axis of a logical dimension: its extent and element stride."""
 
-    count: Expr
+    extent: Expr
     stride: Expr
 
 
@@ -60,7 +60,7 @@ class Layout:
         return tuple(block for block in self.blocks if block.dim == dim)
 
     def digits(self, dim: int, extent: ExprLike) -> tuple[Digit, ...]:
-        """Storage axes of one dimension, outermost first; counts are rounded up to whole blocks."""
+        """Storage axes of one dimension, outermost first; extents are rounded up to whole blocks."""
         found: list[Digit] = []
         total, stride = as_expr(extent), self.strides[dim]
         for block in self.blocks_of(dim):
@@ -91,8 +91,8 @@ class Layout:
         self.check_rank(len(extents))
         lowest = highest = const(0)
         for dim, extent in enumerate(extents):
-            for count, stride in self.digits(dim, extent):
-                reach = (count - 1) * stride
+            for length, stride in self.digits(dim, extent):
+                reach = (length - 1) * stride
                 lowest = lowest + minimum(reach, 0)
                 highest = highest + maximum(reach, 0)
         return StorageRange(lowest, highest)
@@ -107,14 +107,14 @@ class Layout:
     def is_dense(self, extents: Sequence[ExprLike]) -> bool:
         """True if every element of the storage is known to be used once (block padding counts as used)."""
         digits = [digit for dim, extent in enumerate(extents) for digit in self.digits(dim, extent)]
-        waiting = [digit for digit in digits if digit.count is not const(1)]
+        waiting = [digit for digit in digits if digit.extent is not const(1)]
         expected = const(1)
         while waiting:
             found = next((digit for digit in waiting if digit.stride is expected), None)
             if found is None:
                 return False
             waiting.remove(found)
-            expected = expected * found.count
+            expected = expected * found.extent
         return True
 
     def check_rank(self, rank: int) -> None:

@@ -1,0 +1,304 @@
+"""Convolution problems from the arguments of a framework call: paddings in any form, extents computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, SupportsIndex, TypeAlias, cast
+
+from convloom.dtypes import F32, DType
+from convloom.errors import IllegalProblem
+from convloom.expr import Expr, ExprLike, Truth, as_expr, prove
+from convloom.problem.conv import (
+    NO_SCALING,
+    Conv,
+    Direction,
+    Role,
+    Scaling,
+    TensorSpec,
+    check_groups,
+    check_windows,
+)
+from convloom.problem.geometry import Window, input_extent, integer, output_extent
+from convloom.problem.layout import Layout, dense
+from convloom.problem.layout_tags import TensorKind, layout_from_tag, weights_layout
+from convloom.problem.output_layout import follow_order
+
+PerDimension: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
+Padding: TypeAlias = PerDimension | Sequence[Sequence[SupportsIndex]] | Literal["same", "valid"] | str
+Pair: TypeAlias = Sequence[SupportsIndex] | SupportsIndex
+LayoutLike: TypeAlias = Layout | str | None
+Pads: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def per_dimension(name: str, value: PerDimension, rank: int) -> tuple[int, ...]:
+    """One int for all dimensions, or one each. IllegalProblem for another number of values."""
+    if not isinstance(value, Sequence):
+        return (integer(name, value),) * rank
+    values = tuple([integer(name, item) for item in value])
+    if len(values) == 1:
+        return values * rank
+    if len(values) != rank:
+        raise IllegalProblem(
+            f"{name} must be one integer or one per spatial dimension ({rank}); got {value!r}; give {rank}"
+        )
+    return values
+
+
+def pad_pairs(padding: Padding, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> Pads:
+    """(begin, end) per dimension from an int, one int or one pair per dimension, 'same' or 'valid'. Negative pads crop.
+
+    'same' (stride 1 only, as in PyTorch) pads dilation * (kernel - 1) in total, an odd one at the end.
+    """
+    rank = len(kernel)
+    if isinstance(padding, str):
+        return _named_pads(padding, kernel, stride, dilation)
+    if isinstance(padding, Sequence) and any(isinstance(item, Sequence) for item in padding):
+        return _given_pairs(cast("Sequence[Pair]", padding), rank)
+    return tuple([(pad, pad) for pad in per_dimension("padding", cast("PerDimension", padding), rank)])
+
+
+def _given_pairs(padding: Sequence[Pair], rank: int) -> Pads:
+    pairs = [pair for pair in padding if isinstance(pair, Sequence) and len(pair) == 2]
+    if len(padding) != rank or len(pairs) != rank:
+        raise IllegalProblem(
+            f"padding must be one (begin, end) pair per spatial dimension ({rank}); got {padding!r}; give {rank} pairs"
+        )
+    return tuple([(integer("padding", begin), integer("padding", end)) for begin, end in pairs])
+
+
+def _named_pads(name: str, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> Pads:
+    if name == "valid":
+        return ((0, 0),) * len(kernel)
+    if name != "same":
+        raise IllegalProblem(f"padding is integers, pairs, 'same' or 'valid'; got {name!r}; use one of these")
+    if max(stride) > 1:
+        raise IllegalProblem(f"padding='same' needs stride 1; got stride={stride}; give the pads as numbers")
+    totals = [step * (extent - 1) for extent, step in zip(kernel, dilation, strict=True)]
+    return tuple([(total // 2, total - total // 2) for total in totals])
+
+
+def conv_problem(
+    *,
+    direction: Direction = Direction.FWD,
+    batch: ExprLike,
+    in_channels: ExprLike,
+    out_channels: ExprLike,
+    in_spatial: Sequence[ExprLike],
+    kernel: Sequence[SupportsIndex],
+    stride: PerDimension = 1,
+    padding: Padding = 0,
+    dilation: PerDimension = 1,
+    groups: ExprLike = 1,
+    out_spatial: Sequence[ExprLike] | None = None,
+    dtypes: tuple[DType, DType, DType] = (F32, F32, F32),
+    layouts: tuple[LayoutLike, LayoutLike, LayoutLike] = (None, None, None),
+    bias: DType | None = None,
+    scaling: Scaling = NO_SCALING,
+    name: str = "",
+) -> Conv:
+    """A convolution as frameworks describe it; `dtypes` and `layouts` in the order src, wei, dst.
+
+    Output extents follow the floor formula (in + pads - dilation*(kernel-1) - 1) // stride + 1; `out_spatial`, where
+    given, must agree with it. A layout is a Layout, a tag, or None: dense for what is read, and for the result the
+    dimension order of the input (see `output_layout`). IllegalProblem names the dimension that does not fit.
+    """
+    shape = _taken_windows(kernel, stride, dilation)
+    rank = len(shape[0])
+    if len(in_spatial) != rank:
+        raise IllegalProblem(
+            f"input and kernel must have as many spatial dimensions; got {len(in_spatial)} and {rank}; reshape one"
+        )
+    pads = pad_pairs(padding, *shape)
+    check_groups(as_expr(in_channels), as_expr(out_channels), as_expr(groups))
+    outputs = _convolved(in_spatial, shape, pads)
+    if out_spatial is not None:
+        _check_outputs(out_spatial, outputs)
+    shapes = _shapes(batch, in_channels, out_channels, groups, in_spatial, outputs, shape[0])
+    specs = _specs(direction, shapes, groups, dtypes, layouts)
+    return _build(direction, shapes, groups, shape, pads, specs, bias, scaling, name)
+
+
+def conv_transpose_problem(
+    *,
+    batch: ExprLike,
+    in_channels: ExprLike,
+    out_channels: ExprLike,
+    in_spatial: Sequence[ExprLike],
+    kernel: Sequence[SupportsIndex],
+    stride: PerDimension = 1,
+    padding: Padding = 0,
+    output_padding: PerDimension = 0,
+    dilation: PerDimension = 1,
+    groups: ExprLike = 1,
+    dtypes: tuple[DType, DType, DType] = (F32, F32, F32),
+    layouts: tuple[LayoutLike, LayoutLike, LayoutLike] = (None, None, None),
+    bias: DType | None = None,
+    scaling: Scaling = NO_SCALING,
+    name: str = "",
+) -> Conv:
+    """A transposed convolution in its own terms (torch.nn.functional.conv_transpose); gives a BWD_D Conv.
+
+    Weights are (in_channels, out_channels/groups, *kernel). Output extents are (in-1)*stride - pads +
+    dilation*(kernel-1) + output_padding + 1. `dtypes` and `layouts` in the order input, weights, output.
+    IllegalProblem names the dimension whose output is empty or whose output_padding is out of range.
+    """
+    shape = _taken_windows(kernel, stride, dilation)
+    rank = len(shape[0])
+    if len(in_spatial) != rank:
+        raise IllegalProblem(
+            f"input and kernel must have as many spatial dimensions; got {len(in_spatial)} and {rank}; reshape one"
+        )
+    pads = pad_pairs(padding, *shape)
+    extra = per_dimension("output_padding", output_padding, rank)
+    _check_output_padding(extra, shape[1], shape[2])
+    check_groups(as_expr(in_channels), as_expr(out_channels), as_expr(groups))
+    produced = _transposed(in_spatial, shape, pads, extra)
+    shapes = _shapes(batch, out_channels, in_channels, groups, produced, in_spatial, shape[0])
+    order = (dtypes[2], dtypes[1], dtypes[0]), (layouts[2], layouts[1], layouts[0])
+    specs = _specs(Direction.BWD_D, shapes, groups, *order)
+    return _build(Direction.BWD_D, shapes, groups, shape, pads, specs, bias, scaling, name)
+
+
+Windows: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Shapes: TypeAlias = dict[Role, tuple[Expr, ...]]
+Specs: TypeAlias = dict[Role, TensorSpec]
+
+
+def _taken_windows(kernel: Sequence[SupportsIndex], stride: PerDimension, dilation: PerDimension) -> Windows:
+    extents = tuple([integer("kernel", extent) for extent in kernel])
+    rank = len(extents)
+    if not 1 <= rank <= 3:
+        raise IllegalProblem(f"a convolution has 1 to 3 spatial dimensions; got kernel {extents}; reshape the tensors")
+    steps, gaps = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
+    check_windows(extents, steps, gaps)
+    return extents, steps, gaps
+
+
+def _convolved(in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads) -> tuple[Expr, ...]:
+    found: list[Expr] = []
+    for dim, (extent, kernel, stride, dilation, (begin, end)) in enumerate(zip(in_spatial, *shape, pads, strict=True)):
+        window = Window(kernel, stride, dilation, begin)
+        outputs = output_extent(extent, window, end)
+        padded = as_expr(extent) + (begin + end)
+        if prove(padded.lt(window.reach)) is Truth.YES:
+            raise IllegalProblem(
+                f"the kernel must fit the padded input; in spatial dimension {dim} the effective kernel "
+                f"{window.reach} is larger than the padded input {padded}; pad more or use a smaller kernel or dilation"
+            )
+        found.append(outputs)
+    return tuple(found)
+
+
+def _transposed(
+    in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads, output_padding: tuple[int, ...]
+) -> tuple[Expr, ...]:
+    found: list[Expr] = []
+    columns = zip(in_spatial, *shape, pads, output_padding, strict=True)
+    for dim, (extent, kernel, stride, dilation, (begin, end), extra) in enumerate(columns):
+        produced = input_extent(extent, Window(kernel, stride, dilation, begin), end) + extra
+        if prove(produced.ge(1)) is Truth.NO:
+            raise IllegalProblem(
+                f"a transposed convolution's output must not be empty; spatial dimension {dim} computes to {produced} "
+                f"from input {extent} and padding {(begin, end)}; pad less"
+            )
+        found.append(produced)
+    return tuple(found)
+
+
+def _check_output_padding(extra: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> None:
+    for dim, (value, step, gap) in enumerate(zip(extra, stride, dilation, strict=True)):
+        if not 0 <= value < max(step, gap):
+            raise IllegalProblem(
+                f"output_padding must be smaller than stride or dilation; got {value} in spatial dimension {dim}; "
+                f"allowed is 0 to {max(step, gap) - 1}"
+            )
+
+
+def _check_outputs(given: Sequence[ExprLike], computed: tuple[Expr, ...]) -> None:
+    if len(given) != len(computed):
+        raise IllegalProblem(
+            f"the output needs {len(computed)} spatial dimensions; got {len(given)}; give one extent for each"
+        )
+    for dim, (extent, expected) in enumerate(zip(given, computed, strict=True)):
+        if prove(expected.eq(extent)) is Truth.NO:
+            raise IllegalProblem(
+                f"output extents follow from input, kernel, stride, dilation and padding; spatial dimension {dim} is "
+                f"{extent}, expected {expected}; correct the extent or the padding"
+            )
+
+
+def _shapes(
+    batch: ExprLike,
+    in_channels: ExprLike,
+    out_channels: ExprLike,
+    groups: ExprLike,
+    in_spatial: Sequence[ExprLike],
+    out_spatial: Sequence[ExprLike],
+    kernel: tuple[int, ...],
+) -> Shapes:
+    images, inputs, outputs = as_expr(batch), as_expr(in_channels), as_expr(out_channels)
+    return {
+        Role.SRC: (images, inputs, *map(as_expr, in_spatial)),
+        Role.WEI: (outputs, inputs // groups, *map(as_expr, kernel)),
+        Role.DST: (images, outputs, *map(as_expr, out_spatial)),
+    }
+
+
+def _specs(
+    direction: Direction,
+    shapes: Shapes,
+    groups: ExprLike,
+    dtypes: tuple[DType, DType, DType],
+    layouts: tuple[LayoutLike, LayoutLike, LayoutLike],
+) -> Specs:
+    found = {role: _layout(role, shapes[role], groups, given) for role, given in zip(Role, layouts, strict=True)}
+    result = {Direction.FWD: Role.DST, Direction.BWD_D: Role.SRC, Direction.BWD_W: Role.WEI}[direction]
+    leader = Role.DST if direction is Direction.BWD_D else Role.SRC
+    if layouts[tuple(Role).index(result)] is None:
+        found[result] = follow_order(found[leader], shapes[leader], shapes[result])
+    return {role: TensorSpec(dtype, found[role]) for role, dtype in zip(Role, dtypes, strict=True)}
+
+
+def _layout(role: Role, shape: tuple[Expr, ...], groups: ExprLike, given: LayoutLike) -> Layout:
+    if given is None:
+        return dense(shape)
+    if isinstance(given, Layout):
+        return given
+    if role is Role.WEI:
+        return weights_layout(given, shape, groups, explicit_groups=as_expr(groups) is not as_expr(1))
+    return layout_from_tag(given, shape, TensorKind.ACTIVATION)
+
+
+def _build(
+    direction: Direction,
+    shapes: Shapes,
+    groups: ExprLike,
+    shape: Windows,
+    pads: Pads,
+    specs: Specs,
+    bias: DType | None,
+    scaling: Scaling,
+    name: str,
+) -> Conv:
+    batch, in_channels, *in_spatial = shapes[Role.SRC]
+    _, out_channels, *out_spatial = shapes[Role.DST]
+    kernel, stride, dilation = shape
+    return Conv(
+        direction=direction,
+        batch=batch,
+        in_channels=in_channels,
+        out_channels=out_channels,
+        groups=as_expr(groups),
+        in_spatial=tuple(in_spatial),
+        out_spatial=tuple(out_spatial),
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        pad_begin=tuple([begin for begin, _ in pads]),
+        src=specs[Role.SRC],
+        wei=specs[Role.WEI],
+        dst=specs[Role.DST],
+        bias=bias,
+        scaling=scaling,
+        name=name,
+    )
