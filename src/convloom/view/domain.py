@@ -188,6 +188,21 @@ class Domain:
         whole = self._constant_quotient(residue, by)
         return self._divide_rest(residue, rest, by) if whole is None else whole
 
+    def _divide_signed(self, form: Form, rest: list[Digit], by: Expr) -> Form | None:
+        """Falling forms as -((-u + n - 1) // n), and numeric strides s as s // n outside and s % n inside; else None."""
+        if all(never_positive(digit.stride) for digit in rest):
+            turned = self.quotient(combine(((form, -ONE),), by - ONE), by)
+            return combine(((turned, -ONE),))
+        outside: list[tuple[Form, Expr]] = []
+        inside: list[tuple[Form, Expr]] = []
+        for digit in rest:
+            whole, left = _divide_constant(digit.stride, by)
+            outside.append((digit_form(digit), whole))
+            inside.append((digit_form(digit), left))
+        if all(whole is ZERO for _, whole in outside):
+            return None
+        return combine([*outside, (self.quotient(combine(inside, form.constant), by), ONE)])
+
     def _constant_quotient(self, form: Form, by: Expr) -> Form | None:
         low, high = self.range(form)
         if low is None or high is None:
@@ -202,6 +217,9 @@ class Domain:
     def _divide_rest(self, form: Form, rest: list[Digit], by: Expr) -> Form:
         if not rest:
             return Form(form.constant // by, {})
+        signed = self._divide_signed(form, rest, by)
+        if signed is not None:
+            return signed
         single = self._divide_digit(form, rest, by)
         if single is not None:
             return single

@@ -65,6 +65,9 @@ def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
         if guard is not None:
             form = values[guard.coordinate]
             lower, upper = domain.guard(form, guard.lower, guard.size)
+            least, most = domain.range(form)
+            if least is not None and least is most:
+                values[guard.coordinate] = constant_form(least)
             if lower or upper:
                 checks.append(Check(guard.coordinate, form, lower, upper, guard.size))
     return Flat(axes, values[OFFSET], tuple(checks), domain)

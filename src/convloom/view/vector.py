@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import gcd
 
 from convloom.errors import IllegalProblem
-from convloom.expr import Expr, divisor
+from convloom.expr import Expr, const, divisor
 from convloom.view.flat import Check, Flat
 from convloom.view.form import ONE, ZERO, Form, Quotient, Source, Swizzle, constant_value, exact_quotient
 from convloom.view.view import View, flat
@@ -22,15 +22,20 @@ from convloom.view.view import View, flat
 
 @dataclass(frozen=True, slots=True)
 class _Lanes:
-    """`base + sum(weights[b] * bit b)`: `align` divides the base (0: the base is 0), one weight per bit of j."""
+    """`base + sum(weights[b] * bit b)`, one weight per bit of j; base == constant modulo align (align 0: equal)."""
 
     align: int
+    constant: Expr
     weights: tuple[Expr, ...]
 
     @property
     def varies(self) -> bool:
         """Whether the lanes differ."""
         return any(weight is not ZERO for weight in self.weights)
+
+    def aligned_to(self, origin: Expr) -> int:
+        """A divisor of base - origin; 0 if they are equal."""
+        return gcd(self.align, divisor(self.constant - origin))
 
 
 @lru_cache(maxsize=16384)
@@ -56,7 +61,7 @@ def _holds(view: Flat, axis: str, extent: Expr, width: int) -> bool:
     offset = lanes.form(view.offset)
     return (
         offset is not None
-        and offset.align % width == 0
+        and offset.aligned_to(ZERO) % width == 0
         and all(constant_value(weight) == 1 << bit for bit, weight in enumerate(offset.weights))
         and all(lanes.uniform(check) for check in view.checks)
     )
@@ -69,7 +74,7 @@ class _Analysis:
         self._axis = axis
         self._bits = width.bit_length() - 1
         whole = constant_value(view.domain.extents[axis]) == width
-        self._start = _Lanes(0 if whole else width, tuple(ONE * (1 << bit) for bit in range(self._bits)))
+        self._start = _Lanes(0 if whole else width, ZERO, tuple(ONE * (1 << bit) for bit in range(self._bits)))
         self._memo: dict[Form, _Lanes | None] = {}
 
     def form(self, form: Form) -> _Lanes | None:
@@ -81,8 +86,8 @@ class _Analysis:
     def uniform(self, check: Check) -> bool:
         """Whether the check has one outcome for all lanes of a vector.
 
-        With the lowest lane as base, lanes span 0 .. span. Base and size are multiples of g: if span < g, all lanes lie
-        between the same two multiples of g.
+        Lanes span least .. most around the base. A limit is crossed by none or all of them if base + least lies a
+        multiple of some g above or below it and most - least < g.
         """
         lanes = self.form(check.form)
         if lanes is None:
@@ -90,20 +95,21 @@ class _Analysis:
         span = _span(lanes.weights)
         if span is None:
             return not lanes.varies
-        least, most = span
-        align = gcd(lanes.align, least, divisor(check.size) if check.upper else 0)
-        return align == 0 or most - least < align
+        limits = ([ZERO] if check.lower else []) + ([check.size] if check.upper else [])
+        gaps = [lanes.aligned_to(limit - span[0]) for limit in limits]
+        return all(gap == 0 or span[1] - span[0] < gap for gap in gaps)
 
     def _sum(self, form: Form) -> _Lanes | None:
-        align = divisor(form.constant)
+        align, constant = 0, form.constant
         weights = [ZERO] * self._bits
         for atom, coefficient in form.terms.items():
             lanes = self._quotient(atom)
             if lanes is None:
                 return None
             align = gcd(align, divisor(coefficient) * lanes.align)
+            constant = constant + coefficient * lanes.constant
             weights = [own + coefficient * weight for own, weight in zip(weights, lanes.weights, strict=True)]
-        return _Lanes(align, tuple(weights))
+        return _Lanes(align, constant, tuple(weights))
 
     def _quotient(self, atom: Quotient) -> _Lanes | None:
         lanes = self._source(atom.source)
@@ -114,22 +120,19 @@ class _Analysis:
             return self.form(source)
         if isinstance(source, Swizzle):
             return self._swizzle(source)
-        return self._start if source == self._axis else self._constant(1)
-
-    def _constant(self, align: int) -> _Lanes:
-        return _Lanes(align, (ZERO,) * self._bits)
+        return self._start if source == self._axis else _Lanes(1, ZERO, (ZERO,) * self._bits)
 
     def _swizzle(self, source: Swizzle) -> _Lanes | None:
         """Lanes of a ^ b where only one side has lanes, below the lowest set bit of both bases: (base ^ b) + lanes."""
         left, right = self.form(source.left), self.form(source.right)
         if left is None or right is None or (left.varies and right.varies):
             return None
-        granule = _power_of_two(gcd(left.align, right.align))
+        granule = _power_of_two(gcd(left.aligned_to(ZERO), right.aligned_to(ZERO)))
         moving = left if left.varies else right
         span = _span(moving.weights)
         if span is None or span[0] < 0 or (granule and span[1] >= granule):
             return None
-        return _Lanes(granule, moving.weights)
+        return _Lanes(granule, ZERO, moving.weights)
 
 
 def _divided(lanes: _Lanes, by: Expr) -> _Lanes | None:
@@ -141,13 +144,15 @@ def _divided(lanes: _Lanes, by: Expr) -> _Lanes | None:
         out.append(ZERO if exact is None else exact)
         left.append(weight if exact is None else ZERO)
     span = _span(tuple(left))
-    room = gcd(lanes.align, divisor(by))
-    if span is None or span[0] < 0 or span[1] >= room:
+    constant, number = constant_value(lanes.constant), constant_value(by)
+    align = lanes.align if constant is not None else lanes.aligned_to(ZERO)
+    room = gcd(align, divisor(by))
+    offset = (constant or 0) % room
+    if span is None or offset + span[0] < 0 or offset + span[1] >= room:
         return None
-    number = constant_value(by)
-    if number is not None and lanes.align % number == 0:
-        return _Lanes(lanes.align // number, tuple(out))
-    return _Lanes(0 if lanes.align == 0 else 1, tuple(out))
+    if number is not None and align % number == 0:
+        return _Lanes(align // number, const((constant or 0) // number), tuple(out))
+    return _Lanes(1, ZERO, tuple(out))
 
 
 def _span(weights: tuple[Expr, ...]) -> tuple[int, int] | None:
