@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -100,7 +100,8 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 
 KNOBS = (
-    Knob("CONVLOOM_CACHE_DIR", "cache_dir", _parse_path, "a directory", "~/.cache/convloom", "where compiled kernels are kept"),
+    Knob("CONVLOOM_CACHE_DIR", "cache_dir", _parse_path, "a directory", "~/.cache/convloom",
+        "where compiled kernels are"),
     Knob(
         "CONVLOOM_CACHE_LIMIT", "cache_limit", parse_size, "a size such as 512MiB or 2GB", "1GiB",
         "most bytes kept there, the least recently used are dropped first; 0 turns the disk cache off",
@@ -117,9 +118,9 @@ KNOBS = (
         "CONVLOOM_DEBUG", "debug", _integer(0, 6), "an integer from 0 to 6", "0",
         "what is printed to stderr: 1 plan, 2 timing, 3 source, 4 final IR, 5 IR after each pass, 6 machine code",
     ),
-    Knob("CONVLOOM_DUMP", "dump", _parse_path, "a directory", "none", "where every intermediate text and binary is written"),
-    Knob("CONVLOOM_NVRTC", "nvrtc", _parse_path, "the path of libnvrtc", "found", "NVIDIA's run-time compiler to use"),
-    Knob("CONVLOOM_THREADS", "threads", _integer(1, 4096), "an integer from 1 to 4096", "CPUs", "threads of the cpu device"),
+    Knob("CONVLOOM_DUMP", "dump", _parse_path, "a directory", "none", "where every text and binary is written"),
+    Knob("CONVLOOM_NVRTC", "nvrtc", _parse_path, "the path of libnvrtc", "searched", "NVIDIA's run-time compiler"),
+    Knob("CONVLOOM_THREADS", "threads", _integer(1, 4096), "1 to 4096", "CPUs", "threads of the cpu device"),
 )  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def current() -> Settings:
 
 
 @contextmanager
-def scoped(**changes: Any) -> Iterator[Settings]:
+def scoped(**changes: Any) -> Generator[Settings]:
     """Changes some settings, by field name, for the whole process while the block runs (meant for tests)."""
     names = {item.name for item in fields(Settings)}
     if unknown := set(changes) - names:

@@ -1,1 +1,1 @@
-"""Printers from the IR to C-family languages."""
+"""Printers from IR to source text: one C-family base, tables per dialect."""

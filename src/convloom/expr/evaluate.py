@@ -44,7 +44,7 @@ def _each(function: Callable[[int], int], value: Any) -> Any:
 def _select(args: Arguments) -> Any:
     condition, if_true, if_false = args
     if _is_array(condition):
-        return np.where(condition != 0, if_true, if_false).astype(np.int64)
+        return np.asarray(np.where(condition != 0, if_true, if_false), np.int64)
     return if_true if condition else if_false
 
 

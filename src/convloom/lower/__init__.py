@@ -1,1 +1,1 @@
-"""From a plan to the final IR, one pass per file."""
+"""From a plan to the IR, then one pass per file."""

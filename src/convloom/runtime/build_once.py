@@ -19,7 +19,7 @@ class BuildOnce(Generic[Key, Value]):
         self._futures: dict[Key, Future[Value]] = {}
 
     def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
-        """The value of the key; calls `make(key)` if nobody has, waits if somebody is at it. Raises what `make` raised."""
+        """The value of the key: made by `make(key)` unless somebody did or is at it. Raises what `make` raised."""
         found = self._futures.get(key)
         if found is None:
             fresh: Future[Value] = Future()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -21,17 +22,21 @@ from convloom.runtime.compiler import Binary, compile_cached
 # IEEE semantics stay: no -ffast-math. Contraction to fma only drops a rounding.
 _OPTIONS = (
     "-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-ident", "-w",
+    "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-g0", "-w",
 )  # fmt: skip
-# Nothing is linked but compiler helpers: the process has libc and libm loaded already, and no development files are needed.
+# Nothing is linked: the process has libc and libm loaded already, and so no development files are needed. Therefore the
+# text may include freestanding headers (stdint.h) only, and reaches libm by __builtin_ names.
 _LINK = {"Linux": ("-nostdlib",), "Darwin": ("-undefined", "dynamic_lookup")}
+# Compilers hold back 512-bit registers by default, which halves the speed of a matrix product (docs/dependencies.md).
+_WIDE = {"x86_64": ("-mprefer-vector-width=512",), "AMD64": ("-mprefer-vector-width=512",)}
 _PROBE = KernelSource(
     "convloom_probe",
     Language.C,
     "cpu",
+    "#include <stdint.h>\n"
     "typedef float v16 __attribute__((vector_size(64)));\n"
-    "void convloom_probe(void *const *b, const long long *i, const double *f, long long first, long long last) {\n"
-    "  for (long long n = first; n < last; ++n) ((v16 *)b[0])[n] = ((v16 *)b[0])[n] * (float)f[0] + (float)i[0];\n}\n",
+    "void convloom_probe(void *const *b, const int64_t *i, const double *f, int64_t first, int64_t last) {\n"
+    "  for (int64_t n = first; n < last; ++n) ((v16 *)b[0])[n] = ((v16 *)b[0])[n] * (float)f[0] + (float)i[0];\n}\n",
     (), (), ("1", "1", "1"), (1, 1, 1), 0, (),
 )  # fmt: skip
 REMEDY = "pip install 'convloom[cpu]'"
@@ -65,15 +70,21 @@ class CCompiler:
         with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
             output = Path(directory, "kernel.so")
             command = [*self.command, *self.options, "-x", "c", "-", "-o", str(output)]
-            log = run_compiler(command, source.text, source.name)
+            log = run_compiler(command, source.text, source.name, directory)
             return Binary(output.read_bytes(), log)
 
 
-def run_compiler(command: list[str], text: str, name: str) -> str:
-    """What the command printed, fed with the text; BuildFailed if it fails or takes longer than CONVLOOM_BUILD_TIMEOUT."""
+def run_compiler(command: list[str], text: str, name: str, directory: str) -> str:
+    """What the command printed, fed with the text; `directory` is scratch space.
+
+    Raises BuildFailed if the command does not start, fails, or takes longer than CONVLOOM_BUILD_TIMEOUT.
+    """
     limit = settings.current().build_timeout
+    scratch = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": directory, "ZIG_LOCAL_CACHE_DIR": directory, "LC_ALL": "C"}
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=limit, check=False)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=limit, check=False, env=scratch
+        )
     except subprocess.TimeoutExpired:
         raise BuildFailed(
             f"a kernel must compile within {limit} s; {name} did not with {command[0]}; raise CONVLOOM_BUILD_TIMEOUT"
@@ -83,8 +94,8 @@ def run_compiler(command: list[str], text: str, name: str) -> str:
     log = done.stdout + done.stderr
     if done.returncode:
         raise BuildFailed(
-            f"generated text must compile; {command[0]} exited with {done.returncode} on kernel {name}; set CONVLOOM_DUMP to "
-            f"keep the text and report this log:\n{log}"
+            f"generated text must compile; {command[0]} exited with {done.returncode} on kernel {name}; "
+            f"set CONVLOOM_DUMP to keep the text and report this log:\n{log}"
         )
     return log
 
@@ -111,36 +122,43 @@ def ziglang_command() -> tuple[str, ...] | None:
     return (str(binary), "cc") if binary.is_file() else None
 
 
-def candidates() -> list[Candidate]:
-    """The compilers in order of preference: the one that CONVLOOM_CC names alone, else the system's, else the wheel's."""
+def candidates() -> tuple[Candidate, ...]:
+    """The compilers in order of preference: the one that CONVLOOM_CC names, else the wheel's, then the system's.
+
+    The wheel's comes first: installed on purpose, the same everywhere, and several times faster to compile.
+    """
     chosen = settings.current().cc
-    zig = Candidate("zig", ziglang_command(), _zig_options())
+    wheel = Candidate("zig", ziglang_command(), _wheel_options())
     if chosen == ("zig",):
-        return [zig]
+        return (wheel,)
     if chosen is not None:
-        path = shutil.which(chosen[0])
-        return [Candidate(" ".join(chosen), (path, *chosen[1:]) if path else None, _system_options())]
-    found = [
-        Candidate(name, (path,) if (path := shutil.which(name)) else None, _system_options())
-        for name in ("cc", "gcc", "clang")
-    ]
-    return [*found, zig]
+        return (_on_path(*chosen),)
+    return (wheel, *map(_on_path, ("cc", "gcc", "clang")))
+
+
+def _on_path(name: str, *options: str) -> Candidate:
+    path = shutil.which(name)
+    return Candidate(name, (path, *options) if path else None, _system_options())
 
 
 def _system_options() -> tuple[str, ...]:
     native = "-mcpu=native" if platform.machine() in ("ppc64le", "riscv64") else "-march=native"
-    return (*_OPTIONS, native, *_LINK.get(platform.system(), ()))
+    return (*_OPTIONS, native, *_WIDE.get(platform.machine(), ()), *_LINK.get(platform.system(), ()))
 
 
-def _zig_options() -> tuple[str, ...]:
-    return (*_OPTIONS, "-mcpu=native", *_LINK.get(platform.system(), ()))
+def _wheel_options() -> tuple[str, ...]:
+    # Naming the target makes zig use its own headers whatever the machine has.
+    target = ("-target", f"{platform.machine()}-linux-gnu") if platform.system() == "Linux" else ()
+    wide = _WIDE.get(platform.machine(), ())
+    return (*_OPTIONS, *target, "-mcpu=native", *wide, *_LINK.get(platform.system(), ()))
 
 
 def examine(candidate: Candidate) -> CCompiler:
     """The candidate as a compiler that compiled a probe (once per cache); BuildFailed says why it cannot be used."""
     if candidate.command is None:
         raise BuildFailed(f"the compiler must be installed; {candidate.label} is not; {REMEDY}")
-    version = run_compiler([*candidate.command, "--version"], "", "--version").strip()
+    with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
+        version = run_compiler([*candidate.command, "--version"], "", "--version", directory).strip()
     compiler = CCompiler(candidate.label, candidate.command, candidate.options, version)
     compile_cached(compiler, _PROBE)
     return compiler
@@ -160,7 +178,7 @@ def choose(offered: tuple[Candidate, ...]) -> tuple[CCompiler | None, tuple[str,
 
 def current_compiler() -> CCompiler:
     """The compiler in use; UnsupportedTarget lists what was tried."""
-    compiler, passed = choose(tuple(candidates()))
+    compiler, passed = choose(candidates())
     if compiler is None:
         raise UnsupportedTarget(f"the cpu device needs a C compiler; tried {'; '.join(passed)}; {REMEDY}")
     return compiler

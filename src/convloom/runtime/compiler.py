@@ -27,7 +27,7 @@ class Compiler(Protocol):
     """One vendor compiler with fixed options."""
 
     def identity(self, source: KernelSource) -> str:
-        """Everything besides the text that the result depends on: compiler, version, options, architecture, host features."""
+        """All that the result depends on besides the text: compiler, version, options, architecture, host features."""
         ...
 
     def compile(self, source: KernelSource) -> Binary:
@@ -36,7 +36,7 @@ class Compiler(Protocol):
 
 
 def compile_cached(compiler: Compiler, source: KernelSource) -> Binary:
-    """The kernel compiled, or taken from the disk cache if the very same text was compiled by the very same compiler."""
+    """The kernel compiled, or from the disk cache if the very same text was compiled by the very same compiler."""
     key = CacheKey(source.name, f"{compiler.identity(source)}\n{source.text}".encode())
     cache = current_cache()
     found = cache.get(key)

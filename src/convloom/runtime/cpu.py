@@ -22,10 +22,13 @@ from convloom.runtime import c_compiler
 from convloom.runtime.compiler import compile_cached
 from convloom.runtime.interface import Built, Description, Device, DeviceMemory, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
-from convloom.runtime.thread_pool import current_pool
+from convloom.runtime.thread_pool import CHUNKS_PER_THREAD, current_pool
 
 _ALIGNMENT = 128
 _INLINE_SECONDS = 60e-6  # waking the pool costs about as much
+_INLINE, _SPREAD = -1, -2  # settled verdicts on a grid; others count the trials so far
+_TRIALS = 3
+_MOST_VERDICTS = 4096
 _ENTRY = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )  # a foreign call without the interpreter lock
@@ -39,13 +42,12 @@ class CpuBuilt(Built):
         self._entry = entry
         self._library = library
         self._buffers = ctypes.c_void_p * len(source.buffers)
-        self._seconds_per_block: float | None = None
+        self._verdicts: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
         if stream is not None:
             raise IllegalProblem(f"the cpu device has no streams; got {stream!r}; leave it out")
         (x, y, z), integers, floats = arguments
-        total = x * y * z
         entry = self._entry
         pointers = self._buffers(*map(self._address, buffers))
         whole = (ctypes.c_int64 * len(integers))(*integers)
@@ -54,20 +56,35 @@ class CpuBuilt(Built):
         def run(first: int, last: int) -> None:
             entry(pointers, whole, real, first, last)
 
-        self._spread(run, total)
+        self._spread(run, x * y * z, integers)
 
-    def _spread(self, run: Callable[[int, int], None], total: int) -> None:
-        """Runs a grid inline if the last call says that it is too short to be worth waking other threads."""
+    def _spread(self, run: Callable[[int, int], None], total: int, sizes: tuple[int, ...]) -> None:
+        """Runs a grid on the pool, or inline if it is too short to be worth waking other threads."""
         pool = current_pool()
-        start = time.perf_counter()
-        estimate = self._seconds_per_block
-        if total == 1 or pool.threads == 1 or (estimate is not None and estimate * total < _INLINE_SECONDS):
+        verdict = self._verdicts.get((total, sizes)) if total > 1 and pool.threads > 1 else _INLINE
+        if verdict == _INLINE:
             run(0, total)
-            workers = 1
+        elif verdict == _SPREAD:
+            pool.run(run, 0, total)
         else:
-            pool.run(run, total)
-            workers = min(pool.threads, total)
-        self._seconds_per_block = (time.perf_counter() - start) * workers / total
+            self._judge(run, total, sizes, verdict or 0)
+
+    def _judge(self, run: Callable[[int, int], None], total: int, sizes: tuple[int, ...], trials: int) -> None:
+        """Times the first part of a grid alone to learn how to run the rest, and later calls with the same sizes."""
+        pool = current_pool()
+        part = -(-total // (pool.threads * CHUNKS_PER_THREAD))
+        start = time.perf_counter()
+        run(0, part)
+        spread = (time.perf_counter() - start) / part * total > _INLINE_SECONDS
+        if len(self._verdicts) >= _MOST_VERDICTS:
+            self._verdicts.clear()
+        # Early calls may be slow for want of warm caches and mapped pages: they settle nothing unless they are short.
+        unsettled = spread and trials + 1 < _TRIALS
+        self._verdicts[total, sizes] = trials + 1 if unsettled else _SPREAD if spread else _INLINE
+        if spread:
+            pool.run(run, part, total)
+        else:
+            run(part, total)
 
 
 class CpuMemory(DeviceMemory):
@@ -101,7 +118,7 @@ class CpuMemory(DeviceMemory):
 
 
 class CpuDevice(Device):
-    """This machine's processor."""
+    """The processor of the machine at hand."""
 
     name = "cpu"
     language = Language.C
@@ -135,7 +152,7 @@ class CpuDevice(Device):
     def describe(self) -> Description:
         """See `Device`."""
         threads = f"{settings.current().threads} threads"
-        compiler, passed = c_compiler.choose(tuple(c_compiler.candidates()))
+        compiler, passed = c_compiler.choose(c_compiler.candidates())
         if compiler is None:
             return Description(self.name, False, "no C compiler works", passed, c_compiler.REMEDY)
         version = compiler.version.splitlines()[0]
@@ -159,7 +176,7 @@ def _load_mathematics() -> None:
 
 
 def load_library(payload: bytes, name: str) -> ctypes.CDLL:
-    """The shared object with these bytes, loaded under a file name of its own (the loader identifies libraries by name)."""
+    """The shared object with these bytes, loaded under a new file name (the loader tells libraries apart by name)."""
     _load_mathematics()
     failure: OSError | None = None
     for directory in (None, settings.current().cache_dir, Path.cwd()):  # a temporary directory may forbid execution

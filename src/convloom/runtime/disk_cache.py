@@ -44,7 +44,7 @@ class CacheKey:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One entry for listings: file, kernel name (None if the entry is damaged), bytes, time of last use (seconds, epoch)."""
+    """One entry for listings: file, kernel name (None if damaged), bytes, time of last use (epoch seconds)."""
 
     path: Path
     name: str | None
@@ -55,8 +55,9 @@ class CacheEntry:
 class DiskCache:
     """Compiled kernels in one directory, shared by any number of processes and threads.
 
-    An entry is a file written elsewhere, flushed and renamed into place. It carries its whole key and a digest: whatever is
-    damaged, truncated or foreign is a miss and gets overwritten. A directory that cannot be used costs one warning.
+    An entry is a file written elsewhere, flushed and renamed into place. It carries its whole key and a digest:
+    whatever is damaged, truncated or foreign is a miss and gets overwritten. A directory that cannot be used costs one
+    warning.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -99,7 +100,7 @@ class DiskCache:
             _write_atomically(self.path(key), content)
             self._account(len(content))
         except OSError as error:
-            self._warn("write", error)
+            self._warn("written", error)
 
     def entries(self) -> list[CacheEntry]:
         """Every entry, the least recently used first."""
@@ -107,7 +108,7 @@ class DiskCache:
         return sorted(found, key=lambda entry: entry.used)
 
     def prune(self, limit: int) -> list[CacheEntry]:
-        """Removes damaged entries, leftovers of dead writers, then the least recently used until `limit` bytes remain."""
+        """Removes damaged entries, leftovers of dead writers, then the least recently used down to `limit` bytes."""
         self._remove_leftovers()
         entries = self.entries()
         total = sum(entry.nbytes for entry in entries)
@@ -145,8 +146,8 @@ class DiskCache:
                 return
             self._warned = True
         warnings.warn(
-            f"the kernel cache must be a directory to {action} in; {self.directory} gave {error}; kernels are compiled again "
-            "each time until CONVLOOM_CACHE_DIR names a usable one",
+            f"the kernel cache must be a directory that can be {action}; {self.directory} gave {error}; kernels are "
+            "compiled again each time until CONVLOOM_CACHE_DIR names a usable one",
             RuntimeWarning,
             stacklevel=2,
         )

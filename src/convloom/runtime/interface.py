@@ -20,7 +20,7 @@ type_of_buffer = Any  # an address (int) on cpu and cuda, a pyopencl buffer on o
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the vendor compiler reports of one kernel: registers per thread, bytes per thread spilled, static shared bytes."""
+    """What the vendor compiler reports: registers, bytes spilled and bytes of stack per thread; static shared bytes."""
 
     registers: int
     spill_bytes: int
@@ -101,9 +101,10 @@ class Built(ABC):
     ) -> None:
         """Enqueues one call; an empty grid launches nothing.
 
-        `buffers` in the order of `source.buffers`; `symbols` gives every size and stride by name (`<buffer>_address` is filled
-        in); `floats` the floating scalars; `stream` a device's queue (CUDA: the stream's handle as int, None = legacy default).
-        The cpu device returns when the work is done, the others at once. Raises IllegalProblem for a violated requirement.
+        `buffers` in the order of `source.buffers`; `symbols` gives every size and stride by name (`<buffer>_address`
+        is filled in); `floats` the floating scalars; `stream` a queue of the device (CUDA: the stream's handle as int,
+        None = legacy default stream). The cpu device returns when the work is done, the others at once.
+        Raises IllegalProblem for a violated requirement, naming the condition and its values.
         """
         if len(buffers) != len(self.source.buffers):
             expected = ", ".join(buffer.name for buffer in self.source.buffers)
@@ -143,7 +144,7 @@ class Device(ABC):
     def build(self, source: KernelSource) -> Built:
         """The kernel, compiled (or taken from the caches) and loaded; each kernel is built once, whoever asks.
 
-        Raises BuildFailed with the vendor compiler's log, UnsupportedTarget for another device's language or architecture.
+        Raises BuildFailed with the vendor compiler's log, UnsupportedTarget for another device's language.
         """
         return self._built.get(source, self._checked_build)
 
@@ -176,5 +177,5 @@ class Device(ABC):
 
 
 def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """A contiguous array's memory as flat bytes, without a copy (works for types that NumPy does not know, such as bf16)."""
+    """A contiguous array's memory as flat bytes, without a copy; also for types foreign to NumPy, such as bf16."""
     return array.reshape(-1).view(np.uint8)

@@ -130,8 +130,8 @@ def _check_call(node: ast.Call, expression: str) -> None:
 def _outside(expression: str, why: str) -> InternalError:
     shown = expression if len(expression) <= 200 else expression[:200] + "..."
     return InternalError(
-        f"launch arithmetic may use integers, symbols, + - * // %, comparisons, and, or, not and {', '.join(_FUNCTIONS)}; "
-        f"got {shown!r} ({why}); please report this"
+        "launch arithmetic may use integers, symbols, + - * // %, comparisons, and, or, not and "
+        f"{', '.join(_FUNCTIONS)}; got {shown!r} ({why}); please report this"
     )
 
 
@@ -145,7 +145,7 @@ class _Rename(ast.NodeTransformer):
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802 (the visitor's naming)
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in _FUNCTIONS:
             return node
         local = self.names.setdefault(node.id, f"v{len(self.names)}")
@@ -199,7 +199,8 @@ class _Writer:
     def _empty(self, grid: tuple[int, int, int], symbols: Mapping[str, int]) -> None:
         if min(grid) < 0:
             raise InternalError(
-                f"a grid must not be negative; kernel {self.source.name} got {grid} with {_values(symbols)}; please report this"
+                f"a grid must not be negative; kernel {self.source.name} got {grid} with {_values(symbols)}; "
+                "please report this"
             )
 
     def _out_of_range(self, number: int, value: int) -> NoReturn:

@@ -10,19 +10,34 @@ from queue import SimpleQueue
 from convloom import settings
 from convloom.runtime.build_once import BuildOnce
 
-_CHUNKS_PER_THREAD = 8
+CHUNKS_PER_THREAD = 8
+"""Parts that a grid is cut into, per thread: enough to even out unequal blocks."""
 
 type_of_task = Callable[[int, int], object]
 
 
 class _Job:
-    """One grid being run. Helpers that are inside a chunk are counted, so that the caller can wait for exactly those."""
+    """One grid being run. Helpers inside a chunk are counted, so that the caller can wait for exactly those."""
 
-    __slots__ = ("_chunks", "_error", "_gate", "_helpers", "_lock", "_next", "_step", "_task", "_total", "_waiting")
+    __slots__ = (
+        "_chunks",
+        "_error",
+        "_first",
+        "_gate",
+        "_helpers",
+        "_last",
+        "_lock",
+        "_next",
+        "_step",
+        "_task",
+        "_waiting",
+    )
 
-    def __init__(self, task: type_of_task, total: int, chunks: int) -> None:
+    def __init__(self, task: type_of_task, first: int, last: int, chunks: int) -> None:
         self._task = task
-        self._total = total
+        self._first = first
+        self._last = last
+        total = last - first
         self._step = -(-total // chunks)
         self._chunks = -(-total // self._step)
         self._next = 0
@@ -38,14 +53,14 @@ class _Job:
         while (number := self._take(1)) is not None:
             try:
                 self._run(number)
-            except BaseException as error:  # reported by the caller's thread
+            except BaseException as error:  # noqa: BLE001 (raised again by the calling thread)
                 self._error = error
                 self._close()
             finally:
                 self._leave()
 
     def lead(self) -> None:
-        """Runs chunks on the calling thread, then waits for the helpers; also when interrupted, as they use the buffers."""
+        """Runs chunks on the calling thread, then waits for the helpers, even if interrupted: they use the buffers."""
         try:
             while (number := self._take(0)) is not None:
                 self._run(number)
@@ -56,8 +71,8 @@ class _Job:
             raise self._error
 
     def _run(self, number: int) -> None:
-        first = number * self._step
-        self._task(first, min(first + self._step, self._total))
+        first = self._first + number * self._step
+        self._task(first, min(first + self._step, self._last))
 
     def _take(self, helpers: int) -> int | None:
         with self._lock:
@@ -107,9 +122,12 @@ class ThreadPool:
         while True:
             self._queue.get().help()
 
-    def run(self, task: type_of_task, total: int) -> None:
-        """Calls `task(first, last)` on ranges that cover range(total) once each; returns when all are done."""
-        job = _Job(task, total, min(total, self.threads * _CHUNKS_PER_THREAD))
+    def run(self, task: type_of_task, first: int, last: int) -> None:
+        """Calls `task(a, b)` on ranges that cover range(first, last) once; returns when all are done."""
+        total = last - first
+        if total <= 0:
+            return
+        job = _Job(task, first, last, min(total, self.threads * CHUNKS_PER_THREAD))
         for _ in range(min(self.threads, total) - 1):
             self._queue.put(job)
         job.lead()

@@ -1,0 +1,258 @@
+"""The printer shared by the C-family dialects: statements and values as text; a dialect supplies tables and helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from convloom.dtypes import DType
+from convloom.emit.index_text import index_text
+from convloom.errors import InternalError
+from convloom.expr import Expr, simplify
+from convloom.ir.ops import (
+    Allocate,
+    Barrier,
+    Binary,
+    BinaryOp,
+    Buffer,
+    Comment,
+    Constant,
+    Convert,
+    For,
+    If,
+    Let,
+    LoopKind,
+    MultiplyAdd,
+    Parameter,
+    Read,
+    Scope,
+    Splat,
+    Statement,
+    Value,
+    Write,
+)
+from convloom.ir.types import value_type
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """`lanes` numbers of one type."""
+
+    dtype: DType
+    lanes: int
+
+    @property
+    def name(self) -> str:
+        """The type's name in every dialect: f32, f16x8 .."""
+        return self.dtype.name if self.lanes == 1 else f"{self.dtype.name}x{self.lanes}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Helper:
+    """A small function that the kernel text calls; dialects print its definition on demand."""
+
+    kind: str  # load, store, splat, zero, convert
+    to: str
+    lanes: int
+    source: str = ""
+    space: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What differs between C, OpenCL C and CUDA C++."""
+
+    barrier: str
+    shared_qualifier: str
+    constant_qualifier: str
+    spaces: dict[Scope, str]  # suffix of load and store helpers by address space
+    unroll: Callable[[int], str]
+    element: Callable[[str, int], str]  # text of one lane of a vector
+    vector: Callable[[str, list[str]], str]  # text that makes a vector of scalars
+    lane_of: Callable[[str, str], str] | None = None  # text of a lane chosen by an expression
+
+
+@dataclass(slots=True)
+class Printer:
+    """Prints statements; collects the helpers and vector types they need."""
+
+    dialect: Dialect
+    index_type: str
+    helpers: set[Helper] = field(default_factory=set[Helper])
+    types: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    _lines: list[str] = field(default_factory=list[str])
+    _depth: int = 1
+    _temporaries: int = 0
+
+    def body(self, statements: tuple[Statement, ...]) -> str:
+        """The text of a kernel's statements."""
+        self._statements(statements)
+        return "\n".join(self._lines)
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        self._lines.append("  " * self._depth + text)
+
+    def _statements(self, statements: tuple[Statement, ...]) -> None:
+        for statement in statements:
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case Comment():
+                self._line(f"// {statement.text}")
+            case Let():
+                self._line(f"const {self.index_type} {statement.variable.name} = {self._integer(statement.value)};")
+            case Allocate():
+                self._allocate(statement.buffer)
+            case Write():
+                self._write(statement)
+            case For():
+                self._for(statement)
+            case If():
+                self._nested(f"if ({index_text(statement.condition)})", statement.body)
+            case Barrier():
+                self._line(self.dialect.barrier)
+
+    def _nested(self, head: str, body: tuple[Statement, ...]) -> None:
+        self._line(f"{head} {{")
+        self._depth += 1
+        self._statements(body)
+        self._depth -= 1
+        self._line("}")
+
+    def _for(self, loop: For) -> None:
+        name, extent = loop.variable.name, index_text(loop.extent)
+        if loop.kind is LoopKind.UNROLLED:
+            self._line(self.dialect.unroll(loop.extent.value))
+        self._nested(f"for ({self.index_type} {name} = 0; {name} < {extent}; ++{name})", loop.body)
+
+    def _allocate(self, buffer: Buffer) -> None:
+        qualifier = self.dialect.shared_qualifier if buffer.scope is Scope.SHARED else ""
+        self._line(f"{qualifier}{self._element_type(buffer)} {buffer.name}[{max(buffer.size // buffer.lanes, 1)}];")
+
+    def _element_type(self, buffer: Buffer) -> str:
+        return self.index_type if buffer.dtype is None else self._type(buffer.dtype, buffer.lanes)
+
+    def _type(self, dtype: DType, lanes: int) -> str:
+        self.types.add((dtype.name, lanes))
+        return VectorType(dtype, lanes).name
+
+    # --- stores -----------------------------------------------------------------------------------------------------
+
+    def _write(self, statement: Write) -> None:
+        buffer, index = statement.buffer, statement.index
+        if isinstance(statement.value, Expr):
+            text, lanes = index_text(statement.value), 1
+        else:
+            text, lanes = self.value(statement.value), value_type(statement.value).lanes
+        guard = "" if statement.mask is None else f"if ({index_text(statement.mask)}) "
+        if buffer.scope is Scope.REGISTER:
+            self._write_register(buffer, index, text, lanes, guard)
+        elif lanes == 1:
+            self._line(f"{guard}{buffer.name}[{index_text(index)}] = {text};")
+        else:
+            helper = self._helper("store", _dtype(buffer), lanes, space=self.dialect.spaces[buffer.scope])
+            self._line(f"{guard}{helper}({buffer.name} + {index_text(index)}, {text});")
+
+    def _write_register(self, buffer: Buffer, index: Expr, text: str, lanes: int, guard: str) -> None:
+        if lanes == buffer.lanes:
+            self._line(f"{guard}{buffer.name}[{self._element_index(buffer, index)}] = {text};")
+            return
+        if buffer.lanes != 1:
+            raise InternalError(f"a register vector is stored whole; {buffer.name} has {buffer.lanes} lanes, got {lanes}")
+        name = f"t{self._temporaries}"
+        self._temporaries += 1
+        self._line(f"const {self._type(_dtype(buffer), lanes)} {name} = {text};")
+        for lane in range(lanes):
+            self._line(f"{guard}{buffer.name}[{index_text(index + lane)}] = {self.dialect.element(name, lane)};")
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def _integer(self, value: Expr | Read) -> str:
+        if isinstance(value, Expr):
+            return index_text(value)
+        return f"{value.buffer.name}[{index_text(value.index)}]"
+
+    def value(self, value: Value) -> str:
+        """The text of a value."""
+        match value:
+            case Constant():
+                return self._constant(value)
+            case Parameter():
+                return value.name
+            case Read():
+                return self._read(value)
+            case Convert():
+                return self._convert(value)
+            case Splat():
+                helper = self._helper("splat", value_type(value.value).dtype, value.lanes)
+                return f"{helper}({self.value(value.value)})"
+            case Binary():
+                joint = "+" if value.op is BinaryOp.ADD else "*"
+                return f"({self.value(value.left)} {joint} {self.value(value.right)})"
+            case MultiplyAdd():
+                return f"({self.value(value.left)} * {self.value(value.right)} + {self.value(value.addend)})"
+
+    def _constant(self, value: Constant) -> str:
+        if value.value == 0:
+            return f"{self._helper('zero', value.dtype, value.lanes)}()"
+        raise InternalError(f"kernels hold no constant but 0; got {value.value}")
+
+    def _convert(self, value: Convert) -> str:
+        source = value_type(value.value)
+        if source.dtype is value.dtype:
+            return self.value(value.value)
+        helper = self._helper("convert", value.dtype, source.lanes, source=source.dtype.name)
+        self._type(source.dtype, source.lanes)
+        return f"{helper}({self.value(value.value)})"
+
+    def _read(self, read: Read) -> str:
+        text = self._unmasked_read(read)
+        if read.mask is None:
+            return text
+        zero = self._helper("zero", _dtype(read.buffer), read.lanes)
+        return f"({index_text(read.mask)} ? {text} : {zero}())"
+
+    def _unmasked_read(self, read: Read) -> str:
+        buffer, index = read.buffer, read.index
+        if buffer.scope is Scope.REGISTER:
+            return self._register_read(buffer, index, read.lanes)
+        if read.lanes == 1:
+            return f"{buffer.name}[{index_text(index)}]"
+        helper = self._helper("load", _dtype(buffer), read.lanes, space=self.dialect.spaces[buffer.scope])
+        return f"{helper}({buffer.name} + {index_text(index)})"
+
+    def _register_read(self, buffer: Buffer, index: Expr, lanes: int) -> str:
+        if lanes == buffer.lanes:
+            return f"{buffer.name}[{self._element_index(buffer, index)}]"
+        if buffer.lanes == 1:
+            scalars = [f"{buffer.name}[{index_text(index + lane)}]" for lane in range(lanes)]
+            return self.dialect.vector(self._type(_dtype(buffer), lanes), scalars)
+        if lanes == 1 and self.dialect.lane_of is not None:
+            whole = f"{buffer.name}[{index_text(simplify(index // buffer.lanes))}]"
+            return self.dialect.lane_of(whole, index_text(simplify(index % buffer.lanes)))
+        raise InternalError(f"a register vector is read whole or by lane; {buffer.name}: {buffer.lanes} lanes, got {lanes}")
+
+    def _element_index(self, buffer: Buffer, index: Expr) -> str:
+        return index_text(index if buffer.lanes == 1 else simplify(index // buffer.lanes))
+
+    def _helper(self, kind: str, dtype: DType, lanes: int, source: str = "", space: str = "") -> str:
+        self._type(dtype, lanes)
+        self.helpers.add(Helper(kind, dtype.name, lanes, source, space))
+        return helper_name(kind, dtype.name, lanes, source, space)
+
+
+def helper_name(kind: str, dtype: str, lanes: int, source: str = "", space: str = "") -> str:
+    """load_f32x4_g, zero_f16, f32x4_from_f16 .."""
+    vector = dtype if lanes == 1 else f"{dtype}x{lanes}"
+    if kind == "convert":
+        return f"{vector}_from_{source}"
+    return f"{kind}_{vector}{space}"
+
+
+def _dtype(buffer: Buffer) -> DType:
+    if buffer.dtype is None:
+        raise InternalError(f"index array {buffer.name} has no element type; read it by Let")
+    return buffer.dtype

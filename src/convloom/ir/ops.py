@@ -1,0 +1,202 @@
+"""The whole IR on one screen: buffers, values, statements, kernel.
+
+Integer index math is `expr.Expr`; the symbols in it are launch arguments, loop variables, `THREAD_ID`, `BLOCK_ID` and names bound by
+`Let`. Everything else (element values) is a `Value`. All nodes are frozen; passes build new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from convloom.dtypes import DType
+from convloom.expr import Expr
+
+
+class Scope(Enum):
+    """Where a buffer lives and who sees it."""
+
+    GLOBAL = "global"  # a kernel parameter, seen by all
+    SHARED = "shared"  # one per thread block
+    REGISTER = "register"  # one per thread
+    CONSTANT = "constant"  # a table baked into the source
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A linear array: `size` elements (0 for parameters), each a vector of `lanes` numbers. `dtype` None means index integers."""
+
+    name: str
+    dtype: DType | None
+    scope: Scope
+    size: int = 0
+    lanes: int = 1
+    values: tuple[int, ...] = ()  # CONSTANT only
+    written: bool = False  # GLOBAL only: the kernel stores to it
+
+
+# --- values -----------------------------------------------------------------------------------------------------------------
+
+
+class BinaryOp(Enum):
+    """Element-wise arithmetic of two values of one type."""
+
+    ADD = "+"
+    MUL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number in every lane."""
+
+    value: float
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A floating-point launch argument (alpha, beta)."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`lanes` consecutive numbers of a buffer from `index` on (in numbers, also where elements are vectors); zeros where mask is 0."""
+
+    buffer: Buffer
+    index: Expr
+    lanes: int = 1
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """The same numbers in another type: round to nearest even; integers saturate."""
+
+    value: Value
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Splat:
+    """One number in every lane."""
+
+    value: Value
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """op(left, right), lane by lane."""
+
+    op: BinaryOp
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplyAdd:
+    """left * right + addend, lane by lane; fused where the target fuses."""
+
+    left: Value
+    right: Value
+    addend: Value
+
+
+Value = Constant | Parameter | Read | Convert | Splat | Binary | MultiplyAdd
+
+# --- statements -------------------------------------------------------------------------------------------------------------
+
+
+class LoopKind(Enum):
+    """How a loop is to be executed."""
+
+    SERIAL = "serial"
+    UNROLLED = "unrolled"  # constant extent; every use of its variable becomes a constant
+    WORK_ITEMS = "work_items"  # the threads of a block, made a loop by lower.serialize_work_items
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Binds an index name: to an expression, or to one integer read from a table or an index array."""
+
+    variable: Expr
+    value: Expr | Read
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Brings a SHARED or REGISTER buffer into being; its contents are undefined."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Stores a value at `index` (in numbers); `value` may be an Expr for index arrays. Nothing happens where mask is 0."""
+
+    buffer: Buffer
+    index: Expr
+    value: Value | Expr
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """for variable in range(extent): body."""
+
+    variable: Expr
+    extent: Expr
+    body: tuple[Statement, ...]
+    kind: LoopKind = LoopKind.SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """body where condition holds."""
+
+    condition: Expr
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of the block arrive, and see each other's shared memory, before any goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """Words for the reader of the generated source."""
+
+    text: str
+
+
+Statement = Let | Allocate | Write | For | If | Barrier | Comment
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchScalar:
+    """A scalar launch argument: the symbol in the body, and the expression over problem symbols that the host evaluates.
+
+    `value` None: the caller passes it (alpha, beta), `symbol` then only carries the name.
+    """
+
+    name: str
+    value: Expr | str
+    dtype: DType | None  # None: an index integer
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel: parameters, thread count of a block, number of blocks (an expression over problem symbols), body."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[LaunchScalar, ...]
+    threads: int
+    blocks: Expr
+    index_bits: int
+    body: tuple[Statement, ...]

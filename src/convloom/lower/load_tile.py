@@ -1,0 +1,126 @@
+"""The cooperative journey of one operand tile from global to shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convloom.dtypes import DType
+from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, simplify, sym
+from convloom.ir.build import IrBuilder
+from convloom.ir.ops import Buffer, Convert, LoopKind, Read, Scope
+from convloom.lower.separate import SplitConditions, separate, separate_conditions
+from convloom.plan.tiled import Along, Transfer
+from convloom.view import Access, View
+
+@dataclass(frozen=True, slots=True)
+class TileSource:
+    """What is loaded: the operand's buffer, its tile view, and the coordinates of the tile's corner by flat axis."""
+
+    name: str
+    buffer: Buffer
+    view: View
+    row_axis: str
+    origin: dict[str, Expr]  # coordinate of every axis of the view at the tile's corner, flat k included
+    moving: frozenset[Expr]  # symbols of the K loops
+
+
+class TileLoader:
+    """Emits the code of one operand: `prepare` in front of the K loops, `load` inside."""
+
+    def __init__(
+        self, source: TileSource, rows: int, depth: int, transfer: Transfer, threads: int, thread: Expr, dtype: DType
+    ) -> None:
+        self._source, self._transfer, self._dtype = source, transfer, dtype
+        self.row_length = rows + transfer.pad
+        self.shared = Buffer(f"{source.name}_tile", dtype, Scope.SHARED, depth * self.row_length)
+        vectors = rows * depth // transfer.vector
+        self._rounds = -(-vectors // threads)
+        self._round = const(0) if self._rounds == 1 else sym(f"{source.name}_i", lo=0, hi=self._rounds - 1)
+        index = thread + self._round * threads
+        self._guard = None if vectors % threads == 0 else index.lt(vectors)
+        self._row, self._k = _position(index, rows, depth, transfer)
+        access = _access(source, self._row, self._k)
+        self._offset = separate(access.offset, source.moving)
+        self._conditions = separate_conditions(access.conditions, source.moving)
+        self._cached = self._worth_caching()
+        self._mask: Buffer | None = None
+
+    def _worth_caching(self) -> dict[Expr, Buffer]:
+        parts = [self._offset.fixed, *(comparison.parts.fixed for comparison in self._conditions.comparisons)]
+        distinct = [part for part in dict.fromkeys(parts) if _costly(part)]
+        return {
+            part: Buffer(f"{self._source.name}_base{number}", None, Scope.REGISTER, self._rounds)
+            for number, part in enumerate(distinct)
+        }
+
+    def prepare(self, builder: IrBuilder) -> None:
+        """Computes what the K loops do not change, once per access, into index arrays."""
+        mask = self._conditions.fixed
+        if mask.op is not Op.CONST:
+            self._mask = builder.allocate(Buffer(f"{self._source.name}_mask", None, Scope.REGISTER, self._rounds))
+        for buffer in self._cached.values():
+            builder.allocate(buffer)
+        if not self._cached and self._mask is None:
+            return
+        with builder.repeat(self._round, self._rounds, LoopKind.UNROLLED):
+            for part, buffer in self._cached.items():
+                builder.write(buffer, self._round, simplify(part))
+            if self._mask is not None:
+                builder.write(self._mask, self._round, simplify(mask))
+
+    def load(self, builder: IrBuilder) -> None:
+        """Global -> registers -> shared, all threads together, every number converted to the tile's type."""
+        with builder.repeat(self._round, self._rounds, LoopKind.UNROLLED), builder.condition(self._guard):
+            name = self._source.name
+            offset = builder.let(f"{name}_at", self._kept(builder, self._offset.fixed) + self._offset.moving)
+            value = Read(self._source.buffer, offset, self._transfer.vector, self._mask_value(builder))
+            self._store(builder, Convert(value, self._dtype))
+
+    def _kept(self, builder: IrBuilder, part: Expr) -> Expr:
+        """The part itself, or the name of its value read back from the index array."""
+        buffer = self._cached.get(part)
+        if buffer is None:
+            return part
+        limits = bounds(part)
+        return builder.let_read(f"{buffer.name}_v", Read(buffer, self._round), limits.lo, limits.hi)
+
+    def _mask_value(self, builder: IrBuilder) -> Expr | None:
+        split = self._conditions
+        terms: list[Expr] = []
+        if self._mask is not None:
+            terms.append(builder.let_read(f"{self._source.name}_ok", Read(self._mask, self._round), 0, 1).ne(0))
+        elif split.fixed.value == 0:
+            terms.append(const(0))
+        terms += [comparison.rebuilt(self._kept(builder, comparison.parts.fixed)) for comparison in split.comparisons]
+        terms += split.others
+        return simplify(all_of(*terms)) if terms else None
+
+    def _store(self, builder: IrBuilder, value: Convert) -> None:
+        start = self._k * self.row_length + self._row
+        vector = self._transfer.vector
+        if vector == 1 or self._transfer.along is Along.ROW:
+            builder.write(self.shared, start, value)
+            return
+        staging = builder.allocate(Buffer(f"{self._source.name}_vector", self._dtype, Scope.REGISTER, vector))
+        builder.write(staging, 0, value)
+        with builder.loop("e", vector, LoopKind.UNROLLED) as e:
+            builder.write(self.shared, start + e * self.row_length, Read(staging, e))
+
+
+def _position(index: Expr, rows: int, depth: int, transfer: Transfer) -> tuple[Expr, Expr]:
+    """(row, k) in the tile of the first number of the index-th access."""
+    per_line = (rows if transfer.along is Along.ROW else depth) // transfer.vector
+    line, within = index // per_line, (index % per_line) * transfer.vector
+    return (within, line) if transfer.along is Along.ROW else (line, within)
+
+
+def _access(source: TileSource, row: Expr, k: Expr) -> Access:
+    shift = {source.row_axis: row, "k": k}
+    coordinates = {axis.name: source.origin[axis.name] + shift.get(axis.name, const(0)) for axis in source.view.axes}
+    return source.view.access(coordinates)
+
+
+def _costly(part: Expr) -> bool:
+    """Whether a fixed part is more than a multiple of one name: then it is kept rather than computed again."""
+    form = linear_form(part)
+    return len(form.terms) > 1 or any(atom.op is not Op.SYM for atom, _ in form.terms)

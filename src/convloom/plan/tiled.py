@@ -1,0 +1,159 @@
+"""The plan of the tiled family: every decision about how a contraction runs, as one frozen record with a text form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from convloom.errors import Infeasible
+
+
+class Along(Enum):
+    """Which direction of an operand tile (rows x k) consecutive threads and the elements of a vector follow."""
+
+    ROW = "row"  # m for A, n for B
+    K = "k"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """How one operand tile travels from global to shared memory."""
+
+    along: Along
+    vector: int  # numbers per global access
+    pad: int  # extra numbers behind each shared row of one k
+
+    def __str__(self) -> str:
+        return f"{self.along.value}*{self.vector}+{self.pad}"
+
+
+@dataclass(frozen=True, slots=True)
+class TiledPlan:
+    """A thread block computes block_m x block_n of C in steps of block_k; a thread computes thread_m x thread_n of it.
+
+    Axes are named as in the contraction. `m`, `n`, `g` are merged (slowest first) into one flat index each; of the K axes
+    `serial` are walked one by one (outermost first), `merged` form the flat index that is tiled by block_k.
+    """
+
+    block_m: int
+    block_n: int
+    block_k: int
+    thread_m: int
+    thread_n: int
+    chunk_m: int  # consecutive rows that one thread takes before the next thread's begin
+    chunk_n: int
+    lanes: int  # numbers per arithmetic instruction, along n
+    unroll_k: bool
+    g: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    serial: tuple[str, ...]
+    merged: tuple[str, ...]
+    a: Transfer
+    b: Transfer
+    store: int  # numbers per store of C, along n
+    index_bits: int
+    swap: bool  # the contraction's A and M act as B and N
+
+    @property
+    def threads_m(self) -> int:
+        """Threads of a block along m."""
+        return self.block_m // self.thread_m
+
+    @property
+    def threads_n(self) -> int:
+        """Threads of a block along n."""
+        return self.block_n // self.thread_n
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.threads_m * self.threads_n
+
+    def shared_numbers(self) -> int:
+        """Numbers that one block keeps in shared memory."""
+        return self.block_k * (self.block_m + self.a.pad + self.block_n + self.b.pad)
+
+    def registers(self) -> int:
+        """Estimate of the numbers a thread keeps in registers: accumulators, fragments, index math."""
+        return self.thread_m * self.thread_n + self.thread_m + self.thread_n + 24
+
+
+def _axes(names: tuple[str, ...]) -> str:
+    return ",".join(names) or "-"
+
+
+def plan_text(plan: TiledPlan) -> str:
+    """One line with named fields; `parse_plan` reads it back to an equal plan."""
+    return (
+        f"tiled block={plan.block_m}x{plan.block_n}x{plan.block_k} thread={plan.thread_m}x{plan.thread_n}"
+        f" chunk={plan.chunk_m}x{plan.chunk_n} lanes={plan.lanes} unroll={int(plan.unroll_k)}"
+        f" g={_axes(plan.g)} m={_axes(plan.m)} n={_axes(plan.n)} serial={_axes(plan.serial)} k={_axes(plan.merged)}"
+        f" a={plan.a} b={plan.b} store={plan.store} index={plan.index_bits} swap={int(plan.swap)}"
+    )
+
+
+_TRANSFER = re.compile(r"(row|k)\*(\d+)\+(\d+)")
+_FIELDS = ("block", "thread", "chunk", "lanes", "unroll", "g", "m", "n", "serial", "k", "a", "b", "store", "index", "swap")
+
+
+def parse_plan(text: str) -> TiledPlan:
+    """The plan that `plan_text` printed; Infeasible names the field that is missing or malformed."""
+    fields = _split_fields(text)
+    block, thread, chunk = (_numbers(fields, name, count) for name, count in (("block", 3), ("thread", 2), ("chunk", 2)))
+    return TiledPlan(
+        *block,
+        *thread,
+        *chunk,
+        lanes=_number(fields, "lanes"),
+        unroll_k=bool(_number(fields, "unroll")),
+        g=_names(fields["g"]),
+        m=_names(fields["m"]),
+        n=_names(fields["n"]),
+        serial=_names(fields["serial"]),
+        merged=_names(fields["k"]),
+        a=_transfer(fields, "a"),
+        b=_transfer(fields, "b"),
+        store=_number(fields, "store"),
+        index_bits=_number(fields, "index"),
+        swap=bool(_number(fields, "swap")),
+    )
+
+
+def _split_fields(text: str) -> dict[str, str]:
+    words = text.split()
+    if not words or words[0] != "tiled":
+        raise Infeasible(f"a plan text begins with its family, 'tiled'; got {text!r}; print a plan to see the form")
+    fields = dict(word.partition("=")[::2] for word in words[1:])
+    missing = [name for name in _FIELDS if not fields.get(name)]
+    unknown = [name for name in fields if name not in _FIELDS]
+    if missing or unknown:
+        raise Infeasible(
+            f"a tiled plan has exactly the fields {', '.join(_FIELDS)}; missing {missing}, unknown {unknown}; correct the text"
+        )
+    return fields
+
+
+def _numbers(fields: dict[str, str], name: str, count: int) -> tuple[int, ...]:
+    parts = fields[name].split("x")
+    if len(parts) != count or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise Infeasible(f"plan field {name} must be {count} positive integers joined by 'x'; got {fields[name]!r}; correct it")
+    return tuple(int(part) for part in parts)
+
+
+def _number(fields: dict[str, str], name: str) -> int:
+    if not fields[name].isdigit():
+        raise Infeasible(f"plan field {name} must be a whole number; got {fields[name]!r}; correct it")
+    return int(fields[name])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return () if text == "-" else tuple(text.split(","))
+
+
+def _transfer(fields: dict[str, str], name: str) -> Transfer:
+    match = _TRANSFER.fullmatch(fields[name])
+    if match is None:
+        raise Infeasible(f"plan field {name} must look like row*4+0 or k*8+4; got {fields[name]!r}; correct it")
+    return Transfer(Along(match[1]), int(match[2]), int(match[3]))

@@ -1,0 +1,111 @@
+"""Facts about the machines that kernels are planned for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from convloom.artifact import Language
+from convloom.dtypes import F32, F64, S32, DType
+from convloom.errors import UnsupportedTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One machine as the planner sees it. Rates are per multiprocessor (a core on a CPU) and clock; they feed the cost model."""
+
+    name: str
+    language: Language
+    arch: str
+    processors: int  # multiprocessors or cores
+    clock_ghz: float
+    max_threads: int  # per block
+    max_shared_bytes: int  # per block
+    max_registers: int  # 32-bit registers a thread may hold (for vector machines: in one vector lane)
+    resident_threads: int  # per multiprocessor
+    access_bits: int  # widest load or store of one thread
+    vector_bits: int  # width of one arithmetic register; 32 where each thread computes scalars
+    multiply_adds: tuple[tuple[str, float], ...]  # per clock and multiprocessor, by accumulator type name
+    bandwidth_gbs: float  # device memory
+    max_blocks: int  # in the first grid dimension
+
+    def math_lanes(self, accumulator: DType) -> int:
+        """Numbers that one arithmetic instruction of a thread handles."""
+        return max(1, self.vector_bits // accumulator.bits) if self.vector_bits > 32 else 1
+
+    def multiply_add_rate(self, accumulator: DType) -> float:
+        """Multiply-adds per clock and multiprocessor."""
+        return dict(self.multiply_adds)[accumulator.name]
+
+
+CPU = Target(
+    name="cpu",
+    language=Language.C,
+    arch="native",
+    processors=2,
+    clock_ghz=2.5,
+    max_threads=1024,
+    max_shared_bytes=128 * 1024,
+    max_registers=32,
+    resident_threads=1,
+    access_bits=512,
+    vector_bits=512,
+    multiply_adds=((F32.name, 16.0), (F64.name, 8.0), (S32.name, 8.0)),
+    bandwidth_gbs=10.0,
+    max_blocks=2**62,
+)
+
+OPENCL = Target(
+    name="opencl",
+    language=Language.OPENCL,
+    arch="",
+    processors=16,
+    clock_ghz=1.5,
+    max_threads=256,
+    max_shared_bytes=32 * 1024,
+    max_registers=128,
+    resident_threads=1024,
+    access_bits=128,
+    vector_bits=32,
+    multiply_adds=((F32.name, 128.0), (F64.name, 4.0), (S32.name, 32.0)),
+    bandwidth_gbs=200.0,
+    max_blocks=2**31 - 1,
+)
+
+SM_80 = Target(
+    name="sm_80",
+    language=Language.CUDA,
+    arch="sm_80",
+    processors=108,
+    clock_ghz=1.41,
+    max_threads=1024,
+    max_shared_bytes=48 * 1024,
+    max_registers=255,
+    resident_threads=2048,
+    access_bits=128,
+    vector_bits=32,
+    multiply_adds=((F32.name, 64.0), (F64.name, 32.0), (S32.name, 64.0)),
+    bandwidth_gbs=1500.0,
+    max_blocks=2**31 - 1,
+)
+
+SM_90A = replace(
+    SM_80,
+    name="sm_90a",
+    arch="sm_90a",
+    processors=132,
+    clock_ghz=1.75,
+    multiply_adds=((F32.name, 128.0), (F64.name, 64.0), (S32.name, 64.0)),
+    bandwidth_gbs=4300.0,
+)
+
+TARGETS = {target.name: target for target in (CPU, OPENCL, SM_80, SM_90A)}
+
+
+def target_named(name: str) -> Target:
+    """The target with this name; UnsupportedTarget lists the known ones. Any other sm_NN is planned like sm_80."""
+    found = TARGETS.get(name)
+    if found is not None:
+        return found
+    if name.startswith("sm_") and name[3:].rstrip("af").isdigit() and int(name[3:].rstrip("af")) >= 75:
+        return replace(SM_80, name=name, arch=name)
+    raise UnsupportedTarget(f"a target must be one of {', '.join(TARGETS)} or sm_NN; got {name!r}; choose one of these")
