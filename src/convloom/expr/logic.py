@@ -68,6 +68,8 @@ def equal(a: Expr, b: Expr) -> Expr:
     content = math.gcd(*[coefficient for _, coefficient in terms])
     if constant % content:
         return ZERO
+    if len(terms) == 1 and terms[0][0].op in TRUTH_OPS and constant in (0, -terms[0][1]):
+        return terms[0][0] if constant else negate(terms[0][0])
     if terms[0][1] < 0:
         content = -content
     return intern(Op.EQ, _sides(constant // content, {atom: coefficient // content for atom, coefficient in terms}))

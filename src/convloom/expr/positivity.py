@@ -1,7 +1,7 @@
 """Search for a certificate that an expression is never negative.
 
-The expression is expanded to a polynomial over atoms. Known inequalities F >= 0 (of a floor quotient: 0 <= x - s*(x//s) < s,
-of a minimum: each argument minus it, of a bounded atom: its distance to the bounds, and the caller's assumptions) are
+The expression is expanded to a polynomial over atoms. Known inequalities F >= 0 (of a floor quotient: 0 <= x - s*(x//s)
+< s, of a minimum: each argument minus it, of a bounded atom: its distance to the bounds, and the assumptions) are
 subtracted with non-negative multipliers until interval analysis shows that what remains is not negative. Then the
 expression is a sum of non-negative things: a linear case of Farkas' lemma, with products of atoms as multipliers.
 """
@@ -147,7 +147,7 @@ def _positive(e: Expr) -> bool:
 
 
 def _bound_facts(monomial: Monomial) -> Iterator[Polynomial]:
-    """atom - lo >= 0 and hi - atom >= 0; only products need them, intervals know them for a single atom."""
+    """Yields atom - lo and hi - atom; only products need them, intervals know them for a single atom."""
     if len(monomial) < 2:
         return
     for atom in monomial:
@@ -159,7 +159,7 @@ def _bound_facts(monomial: Monomial) -> Iterator[Polynomial]:
 
 
 def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
-    """monomial / part, or None if it is not a multiple."""
+    """Quotient monomial / part, or None if it is not a multiple."""
     rest = list(monomial)
     for atom in part:
         if atom not in rest:
@@ -203,7 +203,7 @@ class _Search:
 
 
 def _subtractions(polynomial: Polynomial, monomial: Monomial, fact: Polynomial) -> Iterator[Polynomial]:
-    """What is left of a positive multiple of the polynomial after subtracting a multiple of the fact cancels the monomial."""
+    """Positive multiples of the polynomial minus multiples of the fact such that the monomial cancels."""
     wanted = polynomial[monomial]
     for part, coefficient in fact.items():
         if not part or (coefficient > 0) != (wanted > 0):

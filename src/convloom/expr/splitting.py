@@ -71,7 +71,7 @@ def without(factors: tuple[Expr, ...], part: tuple[Expr, ...]) -> tuple[Expr, ..
 
 
 def term_quotient(atom: Expr, coefficient: int, by: Expr) -> Expr | None:
-    """coefficient * atom / by, where `by` divides it visibly; a known divisor of the atom counts (16 | n: n/4 is n//4)."""
+    """Quotient coefficient * atom / by, where `by` divides visibly (also: if 16 | n then n / 4 is n // 4)."""
     content, needed = factors_of(by)
     rest = without(product_atoms(atom), needed)
     if rest is None:
@@ -79,6 +79,13 @@ def term_quotient(atom: Expr, coefficient: int, by: Expr) -> Expr | None:
     if coefficient % content == 0:
         return product(rest) * (coefficient // content)
     return _known_multiple(product(rest), coefficient, content)
+
+
+def is_multiple(atom: Expr, coefficient: int, by: Expr) -> bool:
+    """Whether `by` visibly divides coefficient * atom."""
+    if by.is_const:
+        return coefficient * divisor(atom) % by.value == 0
+    return term_quotient(atom, coefficient, by) is not None
 
 
 def _known_multiple(atom: Expr, coefficient: int, by: int) -> Expr | None:
@@ -123,7 +130,7 @@ def _split_sum(a: Expr, by: Expr, found: Expr) -> tuple[Expr, Expr] | None:
 
 
 def exact_division(a: Expr, by: Expr) -> Expr | None:
-    """a / by, where `by` divides every term visibly; else None."""
+    """Quotient a / by, where `by` divides every term visibly; else None."""
     constant, terms = linear_form(a)
     if constant and not (by.is_const and constant % by.value == 0):
         return _equal_multiple(a, by)
@@ -181,7 +188,7 @@ def coarse_and_fine(a: Expr, granule: Expr) -> tuple[Expr, Expr] | None:
     coarse: dict[Expr, int] = {}
     fine: dict[Expr, int] = {}
     for atom, coefficient in terms:
-        part = coarse if term_quotient(atom, coefficient, granule) is not None else fine
+        part = coarse if is_multiple(atom, coefficient, granule) else fine
         part[atom] = coefficient
     rest = combine(constant, fine)
     if rest is ZERO or not coarse:

@@ -1,0 +1,167 @@
+"""Matchers of the rules about comparisons, minimum, maximum and their connectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+from convloom.expr.congruence import congruence, divisor
+from convloom.expr.logic import all_of, any_of, maximum, minimum
+from convloom.expr.node import ONE, ZERO, Expr, Op, const
+from convloom.expr.splitting import (
+    coarse_and_fine,
+    common_factor,
+    exact_division,
+    is_at_least,
+    is_never_negative,
+    is_nonzero,
+)
+from convloom.expr.sums import linear_form, product_atoms
+
+Binding = tuple[Expr, ...]
+
+
+def smaller_part(node: Expr) -> Binding | None:
+    """(x, y, z) with x <= y and z the minimum of all parts but y."""
+    for x, y in permutations(node.args, 2):
+        if is_never_negative(y - x):
+            return x, y, minimum(*[arg for arg in node.args if arg is not y])
+    return None
+
+
+def larger_part(node: Expr) -> Binding | None:
+    """(x, y, z) with y <= x and z the maximum of all parts but y."""
+    for x, y in permutations(node.args, 2):
+        if is_never_negative(x - y):
+            return x, y, maximum(*[arg for arg in node.args if arg is not y])
+    return None
+
+
+def _strict(node: Expr) -> int:
+    return 1 if node.op is Op.LT else 0
+
+
+def certain(node: Expr) -> Binding | None:
+    """(x, y) where the comparison certainly holds."""
+    x, y = node.args
+    return (x, y) if is_never_negative(y - x - _strict(node)) else None
+
+
+def impossible(node: Expr) -> Binding | None:
+    """(x, y) where the comparison certainly fails."""
+    x, y = node.args
+    return (x, y) if is_never_negative(x - y - 1 + _strict(node)) else None
+
+
+def different(node: Expr) -> Binding | None:
+    """(x, y) that certainly differ."""
+    x, y = node.args
+    difference = x - y
+    modulus, residue = congruence(difference)
+    if residue if modulus == 0 else residue % modulus:
+        return x, y
+    return (x, y) if is_never_negative(difference - 1) or is_never_negative(-difference - 1) else None
+
+
+def _quotient_alone(e: Expr) -> bool:
+    """A floor quotient by a positive constant, which the other side can absorb without new arithmetic."""
+    return e.op is Op.FLOORDIV and e.args[1].is_const and is_at_least(e.args[1], 1)
+
+
+def quotient_left(node: Expr) -> Binding | None:
+    """(x, c, y) with the left side x // c."""
+    left, y = node.args
+    return (left.args[0], left.args[1], y) if _quotient_alone(left) else None
+
+
+def quotient_right(node: Expr) -> Binding | None:
+    """(x, c, y) with the right side x // c."""
+    y, right = node.args
+    return (right.args[0], right.args[1], y) if _quotient_alone(right) else None
+
+
+def quotient_zero(node: Expr) -> Binding | None:
+    """(x, c) with x // c compared with 0, x not negative and c positive."""
+    left, right = node.args
+    quotient = left if right is ZERO else right
+    if ZERO not in (left, right) or quotient.op is not Op.FLOORDIV:
+        return None
+    x, c = quotient.args
+    return (x, c) if is_at_least(x, 0) and is_at_least(c, 1) else None
+
+
+def _granules(difference: Expr) -> list[Expr]:
+    """Candidates for a common step of most terms: their coefficients and their symbolic factors."""
+    terms = linear_form(difference).terms
+    sizes = {abs(coefficient) * divisor(atom) for atom, coefficient in terms} - {1}
+    factors = {factor: None for atom, _ in terms for factor in product_atoms(atom) if atom.op is Op.MUL}
+    return [ONE * size for size in sorted(sizes, reverse=True)] + [
+        factor for factor in factors if is_at_least(factor, 1)
+    ]
+
+
+def fine_part(node: Expr) -> Binding | None:
+    """(x, r, y, g): the comparison says x + r < y with multiples x and y of g, 0 <= r < g."""
+    left, right = node.args
+    difference = left - right - 1 + _strict(node)
+    for granule in _granules(difference):
+        parts = coarse_and_fine(difference, granule)
+        if parts is not None:
+            return parts[0], parts[1], ZERO, granule
+    return None
+
+
+def shared_factor(node: Expr) -> Binding | None:
+    """(x, y, g) with sides g * x and g * y; the sign of g must be known for an order."""
+    left, right = node.args
+    factor = common_factor(left, right)
+    if factor is ONE:
+        return None
+    if not (is_nonzero(factor) if node.op in (Op.EQ, Op.NE) else is_at_least(factor, 1)):
+        return None
+    x, y = exact_division(left, factor), exact_division(right, factor)
+    return None if x is None or y is None else (x, y, factor)
+
+
+def _below_zero(part: Expr) -> Expr | None:
+    """The difference d such that the comparison says d < 0."""
+    if part.op not in (Op.LT, Op.LE):
+        return None
+    return part.args[0] - part.args[1] - 1 + _strict(part)
+
+
+def _related(node: Expr, sign: int) -> Iterator[tuple[Expr, Expr, Expr, int]]:
+    """(p, d, q, constant): part p says d < 0, part q says sign * d + constant < 0."""
+    known = [(part, difference) for part in node.args if (difference := _below_zero(part)) is not None]
+    for (part, difference), (other, other_difference) in permutations(known, 2):
+        constant, terms = linear_form(other_difference - sign * difference)
+        if not terms:
+            yield part, difference, other, constant
+
+
+def _others(node: Expr, *parts: Expr) -> list[Expr]:
+    return [arg for arg in node.args if arg not in parts]
+
+
+def implied_part(node: Expr) -> Binding | None:
+    """(x, y, k, p): the part x < y makes x < y + k superfluous."""
+    for part, difference, other, constant in _related(node, 1):
+        if constant <= 0:
+            return difference, ZERO, const(-constant), all_of(*_others(node, part, other))
+    return None
+
+
+def contradiction(node: Expr) -> Binding | None:
+    """(x, y, k, p): the parts x < y and y < x + k exclude each other."""
+    for part, difference, other, constant in _related(node, -1):
+        if -constant <= 1:
+            return difference, ZERO, const(-constant), all_of(*_others(node, part, other))
+    return None
+
+
+def exhaustion(node: Expr) -> Binding | None:
+    """(x, y, k, p): one of the parts x < y and y < x + k always holds."""
+    for part, difference, other, constant in _related(node, -1):
+        if -constant >= 1:
+            return difference, ZERO, const(-constant), any_of(*_others(node, part, other))
+    return None

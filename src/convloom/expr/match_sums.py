@@ -1,0 +1,87 @@
+"""Matchers of the rules about sums that hold quotients and remainders of the same division."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convloom.expr.congruence import congruence
+from convloom.expr.node import Expr, Op
+from convloom.expr.splitting import exact_division, is_at_least, is_nonzero
+from convloom.expr.sums import combine, linear_form, product, product_atoms
+
+Binding = tuple[Expr, ...]
+
+
+def _occurrences(e: Expr, op: Op) -> Iterator[tuple[Expr, Expr]]:
+    """(factor, cofactor) for each term of the sum that has a factor with the operator."""
+    for atom, coefficient in linear_form(e).terms:
+        factors = product_atoms(atom)
+        for place, factor in enumerate(factors):
+            if factor.op is op:
+                yield factor, product(factors[:place] + factors[place + 1 :]) * coefficient
+
+
+def _remaining(e: Expr, *parts: Expr) -> Expr | None:
+    """The sum without these parts, each of which it must hold term by term; else None."""
+    constant, terms = linear_form(e)
+    rest = dict(terms)
+    for part in parts:
+        part_constant, part_terms = linear_form(part)
+        constant -= part_constant
+        for atom, coefficient in part_terms:
+            if rest.get(atom) != coefficient:
+                return None
+            del rest[atom]
+    return combine(constant, rest)
+
+
+def quotient_and_remainder(node: Expr) -> Binding | None:
+    """(k, x, c, y) with the sum k * c * (x // c) + k * (x % c) + y."""
+    for remainder, k in _occurrences(node, Op.MOD):
+        x, c = remainder.args
+        y = _remaining(node, k * remainder, k * c * (x // c)) if is_nonzero(c) else None
+        if y is not None:
+            return k, x, c, y
+    return None
+
+
+def digits(node: Expr) -> Binding | None:
+    """(k, x, c, d, y) with the sum k * c * ((x // c) % d) + k * (x % c) + y."""
+    for upper, factor in _occurrences(node, Op.MOD):
+        quotient, d = upper.args
+        if quotient.op is not Op.FLOORDIV:
+            continue
+        x, c = quotient.args
+        k = exact_division(factor, c)
+        if k is None or not is_at_least(c, 1) or not is_at_least(d, 1):
+            continue
+        y = _remaining(node, factor * upper, k * (x % c))
+        if y is not None:
+            return k, x, c, d, y
+    return None
+
+
+def excess(node: Expr) -> Binding | None:
+    """(k, x, c, y) with the sum k * x - k * c * (x // c) + y."""
+    for quotient, factor in _occurrences(node, Op.FLOORDIV):
+        x, c = quotient.args
+        k = exact_division(-factor, c)
+        if k is None or not is_nonzero(c):
+            continue
+        y = _remaining(node, factor * quotient, k * x)
+        if y is not None:
+            return k, x, c, y
+    return None
+
+
+def exact_quotient(node: Expr) -> Binding | None:
+    """(k, x, c, y) with the sum k * c * (x // c) + y, x a known multiple of c."""
+    for quotient, factor in _occurrences(node, Op.FLOORDIV):
+        x, c = quotient.args
+        modulus, residue = congruence(x)
+        if not c.is_const or modulus % c.value or residue % c.value:
+            continue
+        k = exact_division(factor, c)
+        if k is not None:
+            return k, x, c, node - factor * quotient
+    return None
