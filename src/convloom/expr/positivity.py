@@ -185,21 +185,43 @@ class _Search:
         if depth == 0 or identity in self.tried or len(polynomial) > _MAX_MONOMIALS:
             return False
         self.tried.add(identity)
-        for monomial in blamed:
-            for fact in self._facts(monomial):
-                for remaining in _subtractions(polynomial, monomial, fact):
-                    if self.budget <= 0:
-                        return False
-                    self.budget -= 1
-                    if self.succeeds(remaining, depth - 1):
-                        return True
+        for sufficient in self._sufficient(polynomial, blamed):
+            if self.budget <= 0:
+                return False
+            self.budget -= 1
+            if self.succeeds(sufficient, depth - 1):
+                return True
         return False
 
-    def _facts(self, monomial: Monomial) -> Iterator[Polynomial]:
-        for atom in monomial:
-            yield from _facts_of_atom(atom)
-        yield from self.assumptions
-        yield from _bound_facts(monomial)
+    def _sufficient(self, polynomial: Polynomial, blamed: list[Monomial]) -> Iterator[Polynomial]:
+        """Polynomials each of which, if not negative, shows the same of the given one."""
+        shared = [fact for atom in _structured_atoms(polynomial) for fact in _facts_of_atom(atom)]
+        shared.extend(self.assumptions)
+        for monomial in blamed:
+            for fact in shared:
+                yield from _subtractions(polynomial, monomial, fact)
+            for fact in _bound_facts(monomial):
+                yield from _subtractions(polynomial, monomial, fact)
+        for monomial in blamed:
+            yield from _scalings(polynomial, monomial)
+
+
+def _structured_atoms(polynomial: Polynomial) -> list[Expr]:
+    atoms = {atom: None for monomial in polynomial for atom in monomial}
+    return [atom for atom in atoms if atom.op not in (Op.SYM, Op.SELECT)]
+
+
+def _scalings(polynomial: Polynomial, monomial: Monomial) -> Iterator[Polynomial]:
+    """For a quotient by s >= 1: s*p + s - 1, since integers with s*p > -s have p >= 0; then s*(x//s) is close to x."""
+    for atom in monomial:
+        if atom.op is Op.FLOORDIV and _positive(atom.args[1]) and atom.args[1] not in monomial:
+            divisor = expand(atom.args[1])
+            scaled: dict[Monomial, int] = {}
+            for part, coefficient in divisor.items():
+                _add_into(scaled, polynomial, coefficient, part)
+            _add_into(scaled, divisor, 1, ())
+            _add_into(scaled, {(): -1}, 1, ())
+            yield scaled
 
 
 def _subtractions(polynomial: Polynomial, monomial: Monomial, fact: Polynomial) -> Iterator[Polynomial]:

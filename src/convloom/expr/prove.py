@@ -64,6 +64,12 @@ class _Hypotheses:
         step = _DECISIONS.get(goal.op)
         return Truth.UNKNOWN if step is None else step(self, goal)
 
+    def exclude(self, parts: tuple[Expr, ...]) -> bool:
+        """Whether the first part is shown to fail wherever the other parts hold."""
+        facts = [expand(difference) for part in parts[1:] for difference in _differences(part)]
+        inner = _Hypotheses(self.predicates.union(parts[1:]), (*self.inequalities, *facts))
+        return parts[0].op is not Op.AND and inner.decide(parts[0]) is Truth.NO
+
     def holds(self, difference: Expr, splits: int = _MAX_SPLITS) -> bool:
         """Whether difference >= 0 is shown."""
         simple = simplify(difference)
@@ -155,7 +161,9 @@ def _conjunction(hypotheses: _Hypotheses, goal: Expr) -> Truth:
     answers = [hypotheses.decide(part) for part in goal.args]
     if Truth.NO in answers:
         return Truth.NO
-    return Truth.UNKNOWN if Truth.UNKNOWN in answers else Truth.YES
+    if Truth.UNKNOWN not in answers:
+        return Truth.YES
+    return Truth.NO if hypotheses.exclude(goal.args) else Truth.UNKNOWN
 
 
 def _by_cases(hypotheses: _Hypotheses, goal: Expr) -> Truth:
