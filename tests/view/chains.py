@@ -7,6 +7,7 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
+from convloom.expr import evaluate
 from convloom.view import (
     OFFSET,
     Affine,
@@ -71,16 +72,14 @@ class ChainBuilder:
     def split(self) -> None:
         name, size = self.take()
         divisors = [d for d in range(1, size + 1) if size % d == 0]
-        if self.rng.random() < 0.7:
-            inner = self.rng.choice(divisors)
-        else:
-            inner = self.rng.choice(RADIXES)
+        inner = self.rng.choice(divisors if self.rng.random() < 0.7 else RADIXES)
         outer = -(-size // inner)
         self.put(Split(name, (self.fresh(), self.fresh()), (outer, inner)), outer, inner)
 
     def join(self) -> None:
         if len(self.live) < 2:
-            return self.split()
+            self.split()
+            return
         (slow, slow_size), (fast, fast_size) = self.take(), self.take()
         self.put(Join((slow, fast), self.fresh(), (slow_size, fast_size)), slow_size * fast_size)
 
@@ -152,8 +151,6 @@ def random_view(rng: random.Random, steps: int) -> View:
 
 def all_points(view: View, sizes: dict[str, int] | None = None) -> tuple[IntArray, IntArray]:
     """(offsets, validity) on all coordinates, one array dimension per axis."""
-    from convloom.expr import evaluate
-
     shape = [int(evaluate(axis.extent, sizes or {})) for axis in view.axes]
     grid = np.meshgrid(*[np.arange(size) for size in shape], indexing="ij")
     found = view.access({axis.name: values for axis, values in zip(view.axes, grid, strict=True)}, sizes)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from convloom.view.flat import Check
+from convloom.view.inverse import inverse, invert
+from convloom.view.normal import normal_form
+from convloom.view.structure import Digits, structure
 from convloom.view.transform import (
     OFFSET,
     Affine,
@@ -31,6 +34,7 @@ __all__ = [
     "Broadcast",
     "Check",
     "Const",
+    "Digits",
     "Guard",
     "Join",
     "Modulo",
@@ -44,6 +48,10 @@ __all__ = [
     "Xor",
     "checks",
     "compose",
+    "inverse",
+    "invert",
+    "normal_form",
     "strided",
+    "structure",
     "vector_width",
 ]

@@ -189,7 +189,7 @@ class Domain:
         return self._divide_rest(residue, rest, by) if whole is None else whole
 
     def _divide_signed(self, form: Form, rest: list[Digit], by: Expr) -> Form | None:
-        """Falling forms as -((-u + n - 1) // n), and numeric strides s as s // n outside and s % n inside; else None."""
+        """Falling forms as -((-u + n - 1) // n); numeric strides s as s // n outside and s % n inside; else None."""
         if all(never_positive(digit.stride) for digit in rest):
             turned = self.quotient(combine(((form, -ONE),), by - ONE), by)
             return combine(((turned, -ONE),))

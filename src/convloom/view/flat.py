@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
 from convloom.expr import Expr
-from convloom.view.domain import Domain
+from convloom.view.domain import Domain, provable
 from convloom.view.form import ONE, ZERO, Form, Quotient, Swizzle, axis_form, combine, constant_form
 from convloom.view.transform import (
     OFFSET,
@@ -70,7 +70,22 @@ def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
                 values[guard.coordinate] = constant_form(least)
             if lower or upper:
                 checks.append(Check(guard.coordinate, form, lower, upper, guard.size))
-    return Flat(axes, values[OFFSET], tuple(checks), domain)
+    return Flat(axes, values[OFFSET], tuple(_independent(checks)), domain)
+
+
+def _independent(checks: list[Check]) -> list[Check]:
+    """The checks without those limits that another check of the same form, up to a constant, implies."""
+    kept = list(checks)
+    for position, check in enumerate(checks):
+        others = [(other, other.form.shift(check.form)) for other in kept if other is not check]
+        same = [(other, shift) for other, shift in others if shift is not None]
+        lower = check.lower and not any(other.lower and provable(shift.le(ZERO)) for other, shift in same)
+        upper = check.upper and not any(
+            other.upper and provable((other.size - shift).le(check.size)) for other, shift in same
+        )
+        if (lower, upper) != (check.lower, check.upper):
+            kept[position] = replace(check, lower=lower, upper=upper)
+    return [check for check in kept if check.lower or check.upper]
 
 
 def _outputs(transform: Transform, inputs: tuple[Form, ...], domain: Domain) -> tuple[Form, ...]:

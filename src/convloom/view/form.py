@@ -55,6 +55,10 @@ class Form:
             self._hash == other._hash and self.constant is other.constant and self.terms == other.terms
         )
 
+    def shift(self, other: Form) -> Expr | None:
+        """The constant by which self exceeds other, None if their terms differ."""
+        return self.constant - other.constant if self.terms == other.terms else None
+
     def __repr__(self) -> str:
         parts = [f"{c}*({q.source!r}//{q.scale})" for q, c in self.terms.items()]
         return " + ".join([*parts, str(self.constant)])
