@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import gcd
 
-from convloom.expr import Expr, Truth, bounds, ceil_div, const, prove
+from convloom.expr import Expr, Truth, bounds, ceil_div, const, evaluate, free_symbols, prove
 from convloom.view.form import (
     NOTHING,
     ONE,
@@ -27,9 +27,40 @@ from convloom.view.form import (
 
 @lru_cache(maxsize=65536)
 def provable(predicate: Expr) -> bool:
-    """Whether the predicate is proved for every value of its symbols."""
+    """Whether the predicate is proved for every value of its symbols.
+
+    A few values of the symbols are tried first: most predicates that cannot be proved fail there, and that is much
+    cheaper than a search for a proof.
+    """
     known = constant_value(predicate)
-    return known != 0 if known is not None else prove(predicate) is Truth.YES
+    if known is not None:
+        return known != 0
+    return not _fails_somewhere(predicate) and prove(predicate) is Truth.YES
+
+
+_SAMPLES = (0, 1, 4)  # how many steps above its least value a symbol is tried; the next symbol gets one more
+
+
+def _fails_somewhere(predicate: Expr) -> bool:
+    symbols = sorted(free_symbols(predicate), key=lambda symbol: symbol.key)
+    for step in _SAMPLES:
+        values = {
+            symbol.name: _sample(symbol, step + (position if step else 0)) for position, symbol in enumerate(symbols)
+        }
+        try:
+            if not evaluate(predicate, values):
+                return True
+        except ZeroDivisionError:  # a divisor of zero is outside the predicate's domain
+            continue
+    return False
+
+
+def _sample(symbol: Expr, steps: int) -> int:
+    """A value that the symbol's facts allow: positive if possible, `steps` multiples of its divisor above the least."""
+    facts = symbol.facts
+    least = facts.divisor if facts.lo is None or facts.lo < 1 else facts.lo
+    value = -(-least // facts.divisor) * facts.divisor + steps * facts.divisor
+    return value if facts.hi is None else min(value, facts.hi // facts.divisor * facts.divisor)
 
 
 @lru_cache(maxsize=16384)
@@ -207,7 +238,7 @@ class Domain:
         low, high = self.range(form)
         if low is None or high is None:
             return None
-        if provable(low.ge(ZERO)) and provable(high.lt(by)):
+        if never_negative(low) and never_negative(by - high - ONE):
             return NOTHING
         first, last, step = constant_value(low), constant_value(high), constant_value(by)
         if first is None or last is None or step is None or first // step != last // step:
@@ -255,7 +286,7 @@ class Domain:
             else:
                 high.append((digit_form(digit), times))
         least, most = self.range(combine(low, inside))
-        if least is None or most is None or not (provable(least.ge(ZERO)) and provable(most.lt(factor))):
+        if least is None or most is None or not (never_negative(least) and never_negative(factor - most - ONE)):
             return None
         return self.quotient(combine(high, outside), smaller)
 
@@ -277,12 +308,12 @@ def quotient_of(value: Expr, by: Expr) -> Expr:
 
 
 def _floor(value: Expr, by: Expr) -> Expr:
-    return value if by is ONE else value // by
+    return value if by is ONE or value is ZERO else value // by
 
 
 def _highest(high: Expr, scale: Expr) -> Expr:
     """The quotient high // scale, in the simple form n - 1 where high + 1 == n * scale."""
-    if scale is ONE:
+    if scale is ONE or high is ZERO:
         return high
     whole = exact_quotient(high + ONE, scale)
     return high // scale if whole is None else whole - ONE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import assert_never
 
 from convloom.expr import Expr
@@ -40,15 +39,19 @@ class Check:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flat:
-    """A view as forms over its axes; checks that nothing can violate are left out."""
+    """A view as forms over its axes, of every coordinate by name; checks that nothing can violate are left out."""
 
     axes: tuple[Axis, ...]
-    offset: Form
+    values: dict[str, Form]
     checks: tuple[Check, ...]
     domain: Domain
 
+    @property
+    def offset(self) -> Form:
+        """The form of the offset."""
+        return self.values[OFFSET]
 
-@lru_cache(maxsize=4096)
+
 def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
     """Run the chain on forms.
 
@@ -70,7 +73,7 @@ def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
                 values[guard.coordinate] = constant_form(least)
             if lower or upper:
                 checks.append(Check(guard.coordinate, form, lower, upper, guard.size))
-    return Flat(axes, values[OFFSET], tuple(_independent(checks)), domain)
+    return Flat(axes, values, tuple(_independent(checks)), domain)
 
 
 def _independent(checks: list[Check]) -> list[Check]:

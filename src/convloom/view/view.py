@@ -10,7 +10,7 @@ from typing import Generic, cast, overload
 import numpy as np
 
 from convloom.errors import IllegalProblem
-from convloom.expr import Expr, ExprLike, as_expr, evaluate, simplify, substitute
+from convloom.expr import Expr, ExprLike, Op, as_expr, bounds, evaluate, simplify, substitute
 from convloom.view.flat import Check, Flat, flatten
 from convloom.view.transform import (
     OFFSET,
@@ -87,7 +87,7 @@ class View:
             return np.asarray(evaluate(value, sizes), dtype=np.int64)
 
         given = {name: np.asarray(value, dtype=np.int64) for name, value in coordinates.items()}
-        values = _run(self.transforms, given, read)
+        values = _run_arrays(self.transforms, given, read)
         conditions: list[IntArray] = []
         for guard in self.guards:
             value = values[guard.coordinate]
@@ -96,16 +96,17 @@ class View:
         return Access(values[OFFSET], tuple(conditions))
 
     def _access_expressions(self, coordinates: Mapping[str, ExprLike]) -> Access[Expr]:
+        known = flat(self)
         given = {name: as_expr(value) for name, value in coordinates.items()}
-        values = _run(self.transforms, given, _same)
+        offset, guarded = _run_expressions(self.transforms, given, known)
         conditions: dict[Expr, None] = {}
-        for check in flat(self).checks:
-            value = values[check.coordinate]
+        for check in known.checks:
+            value = guarded[check.coordinate]
             needed = [value.ge(0)] if check.lower else []
             if check.upper:
                 needed.append(value.lt(check.size))
-            conditions.update((found, None) for found in map(simplify, needed) if not _always(found))
-        return Access(values[OFFSET], tuple(conditions))
+            conditions.update((condition, None) for condition in needed if bounds(condition).lo != 1)
+        return Access(offset, tuple(conditions))
 
     @property
     def guards(self) -> tuple[Guard, ...]:
@@ -187,19 +188,48 @@ def fresh_name(name: str, used: set[str]) -> str:
     return name
 
 
-def _run(transforms: Iterable[Transform], given: dict[str, Index], read: Callable[[Expr], Index]) -> dict[str, Index]:
+def _run_arrays(
+    transforms: Iterable[Transform], given: dict[str, IntArray], read: Callable[[Expr], IntArray]
+) -> dict[str, IntArray]:
     values = dict(given)
     for transform in transforms:
-        inputs = tuple([values[name] for name in transform.inputs])
-        outputs = transform.index(inputs, read)
-        if isinstance(transform, Split | Modulo):
-            outputs = tuple(map(_tidied, outputs))
+        outputs = transform.index(tuple([values[name] for name in transform.inputs]), read)
         values.update(zip(transform.outputs, outputs, strict=True))
     return values
 
 
-def _tidied(value: Index) -> Index:
-    return simplify(value) if isinstance(value, Expr) else value
+def _run_expressions(
+    transforms: Iterable[Transform], given: dict[str, Expr], known: Flat
+) -> tuple[Expr, dict[str, Expr]]:
+    """(offset, guarded coordinates as they are before their guard).
+
+    A coordinate whose form is a constant, or that of an earlier one, takes that one's expression. So what a Join puts
+    together and a Split takes apart costs nothing, with symbolic extents too. Simplification of other quotients and
+    remainders is left to numbers, where it is cheap.
+    """
+    values = dict(given)
+    guarded: dict[str, Expr] = {}
+    by_form = {known.values[name]: value for name, value in given.items()}
+    for transform in transforms:
+        outputs = transform.index(tuple([values[name] for name in transform.inputs]), _same)
+        tidy = isinstance(transform, Split | Modulo)
+        if transform.guard is not None:
+            guarded[transform.guard.coordinate] = outputs[0]
+        for name, output in zip(transform.outputs, outputs, strict=True):
+            form = known.values[name]
+            if not form.terms:
+                values[name] = form.constant
+            elif tidy:
+                values[name] = by_form.setdefault(form, _tidied(output))
+            else:
+                values[name] = by_form.setdefault(form, output)
+    return values[OFFSET], guarded
+
+
+def _tidied(value: Expr) -> Expr:
+    """Quotients and remainders by numbers simplified."""
+    numeric = value.op not in (Op.FLOORDIV, Op.MOD) or value.args[1].is_const
+    return simplify(value) if numeric else value
 
 
 def _renamed(transform: Transform, names: Mapping[str, str]) -> Transform:
@@ -208,10 +238,6 @@ def _renamed(transform: Transform, names: Mapping[str, str]) -> Transform:
 
 def _same(value: Expr) -> Expr:
     return value
-
-
-def _always(condition: Expr) -> bool:
-    return condition.is_const and condition.value != 0
 
 
 def _check_chain(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> None:
