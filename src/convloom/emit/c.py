@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 
-from convloom.emit.c_family import Dialect, Helper, Printer, helper_name
+from convloom.emit.c_family import Dialect, Helper, Printer, helper_name, parameter_text, table_text, vector_name
 from convloom.emit.helpers_c import BODIES, PLAIN_CASTS, conversion_steps
 from convloom.ir.ops import Kernel, Scope
-from convloom.ir.tables import constant_tables
 
 _SCALARS = {
     "f64": "double",
@@ -20,12 +19,13 @@ _SCALARS = {
 _BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "s32": 4, "s8": 1, "u8": 1}
 _EXTRA_CASTS = {("f32", "f16"), ("f16", "f32")}
 
+_UNROLL_LIMIT = 16  # longer loops gain nothing here and cost compile time
+
 DIALECT = Dialect(
     barrier="",
     shared_qualifier="_Alignas(64) ",
-    constant_qualifier="static const ",
     spaces={Scope.GLOBAL: "", Scope.SHARED: "", Scope.CONSTANT: ""},
-    unroll=lambda count: f"#pragma GCC unroll {min(count, 64)}",
+    unroll=lambda count: f"#pragma GCC unroll {count}" if count <= _UNROLL_LIMIT else "",
     element=lambda vector, lane: f"{vector}[{lane}]",
     vector=lambda name, scalars: f"(({name}){{{', '.join(scalars)}}})",
     lane_of=lambda vector, lane: f"{vector}[{lane}]",
@@ -49,6 +49,7 @@ def print_c(kernel: Kernel) -> str:
     index_type = "int32_t" if kernel.index_bits == 32 else "int64_t"
     printer = Printer(DIALECT, "index_t")
     body = printer.body(kernel.body)
+    parameters = parameter_text(kernel, buffer="{const}{type} *restrict {name}", integer="int64_t")
     parts = [
         f"// {kernel.name}: {kernel.threads} work-items a block",
         "#include <stdint.h>",
@@ -56,21 +57,11 @@ def print_c(kernel: Kernel) -> str:
         _types(printer, kernel),
         _INDEX_HELPERS,
         _helpers(printer),
-        _tables(kernel),
-        f"static void run_block({_parameters(kernel)}) {{\n{body}\n}}\n",
+        table_text(kernel, "static const index_t"),
+        f"static void run_block(const index_t bid, {parameters}) {{\n{body}\n}}\n",
         _entry(kernel),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _parameters(kernel: Kernel) -> str:
-    words = ["const index_t bid"]
-    for buffer in kernel.buffers:
-        qualifier = "" if buffer.written else "const "
-        assert buffer.dtype is not None
-        words.append(f"{qualifier}{buffer.dtype.name} *restrict {buffer.name}")
-    words += [f"const {'int64_t' if s.dtype is None else s.dtype.name} {s.name}" for s in kernel.scalars]
-    return ", ".join(words)
 
 
 def _entry(kernel: Kernel) -> str:
@@ -107,13 +98,6 @@ def _types(printer: Printer, kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-def _tables(kernel: Kernel) -> str:
-    return "\n".join(
-        f"static const index_t {table.name}[{len(table.values)}] = {{{', '.join(map(str, table.values))}}};"
-        for table in constant_tables(kernel)
-    )
-
-
 def _helpers(printer: Printer) -> str:
     scalars: dict[tuple[str, str], None] = {}
     vectors: list[str] = []
@@ -139,7 +123,7 @@ def _scalar_conversion(to: str, source: str) -> str:
 
 def _vector_conversion(helper: Helper) -> str:
     """Lane by lane; plain casts as one operation, which compilers turn into vector instructions."""
-    to, source = _vector(helper.to, helper.lanes), _vector(helper.source, helper.lanes)
+    to, source = vector_name(helper.to, helper.lanes), vector_name(helper.source, helper.lanes)
     head = f"static inline {to} {helper_name('convert', helper.to, helper.lanes, helper.source)}({source} x)"
     steps = conversion_steps(helper.to, helper.source, _is_direct)
     if len(steps) == 1 and steps[0] not in BODIES:
@@ -153,7 +137,7 @@ def _vector_conversion(helper: Helper) -> str:
 
 
 def _memory_helper(helper: Helper) -> str:
-    name, vector = helper_name(helper.kind, helper.to, helper.lanes), _vector(helper.to, helper.lanes)
+    name, vector = helper_name(helper.kind, helper.to, helper.lanes), vector_name(helper.to, helper.lanes)
     match helper.kind:
         case "load":
             return (
@@ -166,9 +150,3 @@ def _memory_helper(helper: Helper) -> str:
             return f"static inline {vector} {name}({helper.to} x) {{ return x - ({vector}){{0}}; }}"
         case _:
             return f"static inline {vector} {name}(void) {{ {vector} v = {'0' if helper.lanes == 1 else '{0}'}; return v; }}"
-
-
-def _vector(dtype: str, lanes: int) -> str:
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-

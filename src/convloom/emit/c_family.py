@@ -20,6 +20,7 @@ from convloom.ir.ops import (
     Convert,
     For,
     If,
+    Kernel,
     Let,
     LoopKind,
     MultiplyAdd,
@@ -31,20 +32,8 @@ from convloom.ir.ops import (
     Value,
     Write,
 )
+from convloom.ir.tables import constant_tables
 from convloom.ir.types import value_type
-
-
-@dataclass(frozen=True, slots=True)
-class VectorType:
-    """`lanes` numbers of one type."""
-
-    dtype: DType
-    lanes: int
-
-    @property
-    def name(self) -> str:
-        """The type's name in every dialect: f32, f16x8 .."""
-        return self.dtype.name if self.lanes == 1 else f"{self.dtype.name}x{self.lanes}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,7 +53,6 @@ class Dialect:
 
     barrier: str
     shared_qualifier: str
-    constant_qualifier: str
     spaces: dict[Scope, str]  # suffix of load and store helpers by address space
     unroll: Callable[[int], str]
     element: Callable[[str, int], str]  # text of one lane of a vector
@@ -125,7 +113,9 @@ class Printer:
     def _for(self, loop: For) -> None:
         name, extent = loop.variable.name, index_text(loop.extent)
         if loop.kind is LoopKind.UNROLLED:
-            self._line(self.dialect.unroll(loop.extent.value))
+            pragma = self.dialect.unroll(loop.extent.value)
+            if pragma:
+                self._line(pragma)
         self._nested(f"for ({self.index_type} {name} = 0; {name} < {extent}; ++{name})", loop.body)
 
     def _allocate(self, buffer: Buffer) -> None:
@@ -137,7 +127,7 @@ class Printer:
 
     def _type(self, dtype: DType, lanes: int) -> str:
         self.types.add((dtype.name, lanes))
-        return VectorType(dtype, lanes).name
+        return vector_name(dtype.name, lanes)
 
     # --- stores -----------------------------------------------------------------------------------------------------
 
@@ -161,7 +151,9 @@ class Printer:
             self._line(f"{guard}{buffer.name}[{self._element_index(buffer, index)}] = {text};")
             return
         if buffer.lanes != 1:
-            raise InternalError(f"a register vector is stored whole; {buffer.name} has {buffer.lanes} lanes, got {lanes}")
+            raise InternalError(
+                f"a register vector is stored whole; {buffer.name} has {buffer.lanes} lanes, got {lanes}"
+            )
         name = f"t{self._temporaries}"
         self._temporaries += 1
         self._line(f"const {self._type(_dtype(buffer), lanes)} {name} = {text};")
@@ -233,7 +225,9 @@ class Printer:
         if lanes == 1 and self.dialect.lane_of is not None:
             whole = f"{buffer.name}[{index_text(simplify(index // buffer.lanes))}]"
             return self.dialect.lane_of(whole, index_text(simplify(index % buffer.lanes)))
-        raise InternalError(f"a register vector is read whole or by lane; {buffer.name}: {buffer.lanes} lanes, got {lanes}")
+        raise InternalError(
+            f"a register vector is read whole or by lane; {buffer.name}: {buffer.lanes} lanes, got {lanes}"
+        )
 
     def _element_index(self, buffer: Buffer, index: Expr) -> str:
         return index_text(index if buffer.lanes == 1 else simplify(index // buffer.lanes))
@@ -246,10 +240,33 @@ class Printer:
 
 def helper_name(kind: str, dtype: str, lanes: int, source: str = "", space: str = "") -> str:
     """load_f32x4_g, zero_f16, f32x4_from_f16 .."""
-    vector = dtype if lanes == 1 else f"{dtype}x{lanes}"
+    vector = vector_name(dtype, lanes)
     if kind == "convert":
         return f"{vector}_from_{source}"
     return f"{kind}_{vector}{space}"
+
+
+def vector_name(dtype: str, lanes: int) -> str:
+    """The name of a type in every dialect: f32, f16x8 .."""
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def parameter_text(kernel: Kernel, buffer: str, integer: str) -> str:
+    """The parameter list of an entry point: pointers by a template over {const} {type} {name}, then scalars."""
+    words = [
+        buffer.format(const="" if item.written else "const ", type=_dtype(item).name, name=item.name)
+        for item in kernel.buffers
+    ]
+    words += [f"const {integer if s.dtype is None else s.dtype.name} {s.name}" for s in kernel.scalars]
+    return ", ".join(words)
+
+
+def table_text(kernel: Kernel, declaration: str) -> str:
+    """The definitions of the constant tables that a kernel reads."""
+    return "\n".join(
+        f"{declaration} {table.name}[{len(table.values)}] = {{{', '.join(map(str, table.values))}}};"
+        for table in constant_tables(kernel)
+    )
 
 
 def _dtype(buffer: Buffer) -> DType:

@@ -40,7 +40,7 @@ def _multiply(node: Expr, memo: Mapping[Expr, Congruence]) -> Congruence:
 def _floordiv(node: Expr, memo: Mapping[Expr, Congruence]) -> Congruence:
     modulus, residue = memo[node.args[0]]
     divisor = node.args[1]
-    if divisor.op is not Op.CONST or modulus % divisor.value:
+    if divisor.op is not Op.CONST or not divisor.value or modulus % divisor.value:
         return UNKNOWN
     return _reduced(abs(modulus // divisor.value), residue // divisor.value)
 

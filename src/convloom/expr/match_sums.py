@@ -52,11 +52,9 @@ def digits(node: Expr) -> Binding | None:
         if quotient.op is not Op.FLOORDIV:
             continue
         x, c = quotient.args
-        k = exact_division(factor, c)
-        if k is None or not is_at_least(c, 1) or not is_at_least(d, 1):
-            continue
-        y = _remaining(node, factor * upper, k * (x % c))
-        if y is not None:
+        k = exact_division(factor, c) if is_at_least(c, 1) and is_at_least(d, 1) else None
+        y = None if k is None else _remaining(node, factor * upper, k * (x % c))
+        if k is not None and y is not None:
             return k, x, c, d, y
     return None
 
@@ -65,11 +63,9 @@ def excess(node: Expr) -> Binding | None:
     """(k, x, c, y) with the sum k * x - k * c * (x // c) + y."""
     for quotient, factor in _occurrences(node, Op.FLOORDIV):
         x, c = quotient.args
-        k = exact_division(-factor, c)
-        if k is None or not is_nonzero(c):
-            continue
-        y = _remaining(node, factor * quotient, k * x)
-        if y is not None:
+        k = exact_division(-factor, c) if is_nonzero(c) else None
+        y = None if k is None else _remaining(node, factor * quotient, k * x)
+        if k is not None and y is not None:
             return k, x, c, y
     return None
 
@@ -79,7 +75,7 @@ def exact_quotient(node: Expr) -> Binding | None:
     for quotient, factor in _occurrences(node, Op.FLOORDIV):
         x, c = quotient.args
         modulus, residue = congruence(x)
-        if not c.is_const or modulus % c.value or residue % c.value:
+        if not c.is_const or not c.value or modulus % c.value or residue % c.value:
             continue
         k = exact_division(factor, c)
         if k is not None:

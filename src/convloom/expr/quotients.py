@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from convloom.errors import IllegalProblem
 from convloom.expr.bounds import bounds
 from convloom.expr.node import BINARY, MINUS_ONE, ZERO, Expr, ExprLike, Op, as_expr, const, intern
 from convloom.expr.sums import MEMO_SIZE, combine, linear_form
 from convloom.magic import magic_multiplier, magic_shift
-
-
-def _refuse_zero(a: Expr, b: Expr) -> None:
-    if b is ZERO:
-        raise IllegalProblem(f"a divisor must not be zero; got {a!r} divided by 0; check the size it comes from")
 
 
 def split_constant(a: Expr, divisor: int) -> tuple[Expr, Expr]:
@@ -26,9 +20,8 @@ def split_constant(a: Expr, divisor: int) -> tuple[Expr, Expr]:
 
 @lru_cache(maxsize=MEMO_SIZE)
 def floordiv(a: Expr, b: Expr) -> Expr:
-    """Quotient a // b, rounded to minus infinity; IllegalProblem for the constant divisor 0."""
-    _refuse_zero(a, b)
-    if b.op is not Op.CONST:
+    """Quotient a // b, rounded to minus infinity; never folded where b may be zero."""
+    if b.op is not Op.CONST or b is ZERO:
         return intern(Op.FLOORDIV, (a, b))
     if b.value == 1:
         return a
@@ -42,9 +35,8 @@ def floordiv(a: Expr, b: Expr) -> Expr:
 
 @lru_cache(maxsize=MEMO_SIZE)
 def modulo(a: Expr, b: Expr) -> Expr:
-    """Remainder a % b with the sign of b; IllegalProblem for the constant divisor 0."""
-    _refuse_zero(a, b)
-    if b.op is not Op.CONST:
+    """Remainder a % b with the sign of b; never folded where b may be zero."""
+    if b.op is not Op.CONST or b is ZERO:
         return intern(Op.MOD, (a, b))
     _, rest = split_constant(a, b.value)
     if rest.op is Op.CONST:

@@ -16,7 +16,8 @@ from convloom.frontend.onnx_network import OnnxNode
 from convloom.frontend.onnx_windows import Window, conv_transpose_windows, conv_windows
 from convloom.problem.conv import Conv, Direction, Scaling, TensorSpec
 from convloom.problem.gemm import BiasAxis, Gemm
-from convloom.problem.layout import plain
+from convloom.problem.layout import dense, plain
+from convloom.problem.reference import Operands
 
 Array = NDArray[Any]
 Inputs = Sequence[Array | None]
@@ -24,20 +25,14 @@ Inputs = Sequence[Array | None]
 
 @dataclass(frozen=True, slots=True)
 class NodeCall:
-    """A node as one call of a kernel.
+    """A node as one call of a kernel: the problem, the values of its operands, and the shape of the node's output.
 
-    `operands` are the arrays that are read, by operand name (src, wei, dst, a, b, bias); `result` names the produced
-    operand and `output` is its array, which holds the old value where `problem.scaling.beta`. `shape` is what the
-    node's output has in ONNX (it differs from the array's own for 1-D matrix operands).
+    The shape differs from the problem's result only for 1-D matrix operands.
     """
 
     problem: Conv | Gemm
-    operands: Mapping[str, Array]
-    result: str
-    output: Array
+    operands: Operands
     shape: tuple[int, ...]
-    alpha: float = 1.0
-    beta: float = 0.0
 
 
 def node_call(node: OnnxNode, inputs: Inputs) -> NodeCall:
@@ -63,21 +58,21 @@ def node_call(node: OnnxNode, inputs: Inputs) -> NodeCall:
 def _conv(x: Array, w: Array, bias: Array | None, attributes: Mapping[str, Any]) -> NodeCall:
     _check_ranks("Conv", x, w)
     windows = conv_windows(x.shape[2:], w.shape[2:], attributes)
-    output = np.empty((x.shape[0], w.shape[0], *[window.size_out for window in windows]), x.dtype)
+    shape = (x.shape[0], w.shape[0], *[window.size_out for window in windows])
     problem = Conv(
         direction=Direction.FWD,
         batch=x.shape[0],
         in_channels=x.shape[1],
         out_channels=w.shape[0],
         in_spatial=_sizes(x.shape[2:]),
-        out_spatial=_sizes(output.shape[2:]),
+        out_spatial=_sizes(shape[2:]),
         **_window_fields(windows, attributes),
         src=_spec(x),
         wei=_spec(w),
-        dst=_spec(output),
+        dst=_result_spec(x, shape),
         bias=_bias_type(bias),
     )
-    return NodeCall(problem, _with_bias({"src": x, "wei": w}, bias), "dst", output, output.shape)
+    return NodeCall(problem, Operands(x, w, bias), shape)
 
 
 def _conv_transpose(x: Array, w: Array, bias: Array | None, attributes: Mapping[str, Any]) -> NodeCall:
@@ -85,21 +80,21 @@ def _conv_transpose(x: Array, w: Array, bias: Array | None, attributes: Mapping[
     _check_ranks("ConvTranspose", x, w)
     windows = conv_transpose_windows(x.shape[2:], w.shape[2:], attributes)
     channels = w.shape[1] * attributes.get("group", 1)
-    output = np.empty((x.shape[0], channels, *[window.size_out for window in windows]), x.dtype)
+    shape = (x.shape[0], channels, *[window.size_out for window in windows])
     problem = Conv(
         direction=Direction.BWD_D,
         batch=x.shape[0],
         in_channels=channels,
         out_channels=w.shape[0],
-        in_spatial=_sizes(output.shape[2:]),
+        in_spatial=_sizes(shape[2:]),
         out_spatial=_sizes(x.shape[2:]),
         **_window_fields(windows, attributes),
-        src=_spec(output),
+        src=_result_spec(x, shape),
         wei=_spec(w),
         dst=_spec(x),
         bias=_bias_type(bias),
     )
-    return NodeCall(problem, _with_bias({"dst": x, "wei": w}, bias), "src", output, output.shape)
+    return NodeCall(problem, Operands(x, w, bias), shape)
 
 
 def _gemm(a: Array, b: Array, c: Array | None, attributes: Mapping[str, Any]) -> NodeCall:
@@ -109,11 +104,11 @@ def _gemm(a: Array, b: Array, c: Array | None, attributes: Mapping[str, Any]) ->
     alpha, beta = float(attributes.get("alpha", 1.0)), float(attributes.get("beta", 1.0))
     shape = (a.shape[0], b.shape[1])
     if c is None or beta == 0.0:
-        return _product(a, b, np.empty(shape, a.dtype), alpha=alpha)
+        return _product(Operands(a, b, alpha=alpha), shape)
     axis = _bias_axis(c.shape, shape)
     if axis is not None and alpha == beta == 1.0:
-        return _product(a, b, np.empty(shape, a.dtype), bias=c.reshape(-1), bias_axis=axis)
-    return _product(a, b, _broadcast_copy(c, shape), alpha=alpha, beta=beta)
+        return _product(Operands(a, b, bias=c.reshape(-1)), shape, bias_axis=axis)
+    return _product(Operands(a, b, old=_broadcast_copy(c, shape), alpha=alpha, beta=beta), shape)
 
 
 def _matmul(a: Array, b: Array, _: Array | None, __: Mapping[str, Any]) -> NodeCall:
@@ -128,7 +123,7 @@ def _matmul(a: Array, b: Array, _: Array | None, __: Mapping[str, Any]) -> NodeC
     rows = np.broadcast_to(rows, batch + rows.shape[-2:])
     columns = np.broadcast_to(columns, batch + columns.shape[-2:])
     shape = batch + rows.shape[-2:-1] * (a.ndim > 1) + columns.shape[-1:] * (b.ndim > 1)
-    return _product(rows, columns, np.empty((*batch, rows.shape[-2], columns.shape[-1]), a.dtype), shape=shape)
+    return _product(Operands(rows, columns), shape)
 
 
 _BUILDERS: dict[str, Callable[[Array, Array, Array | None, Mapping[str, Any]], NodeCall]] = {
@@ -139,35 +134,26 @@ _BUILDERS: dict[str, Callable[[Array, Array, Array | None, Mapping[str, Any]], N
 }
 
 
-def _product(
-    a: Array,
-    b: Array,
-    output: Array,
-    *,
-    bias: Array | None = None,
-    bias_axis: BiasAxis = BiasAxis.N,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    shape: tuple[int, ...] | None = None,
-) -> NodeCall:
+def _product(operands: Operands, shape: tuple[int, ...], bias_axis: BiasAxis = BiasAxis.N) -> NodeCall:
+    a, b = operands.a, operands.b
     if a.shape[-1] != b.shape[-2]:
         raise IllegalProblem(
             f"the inner sizes of a product must be equal; got {a.shape} and {b.shape}; transpose or reshape"
         )
+    result = (*a.shape[:-2], a.shape[-2], b.shape[-1])
     problem = Gemm(
-        batch=_sizes(output.shape[:-2]),
-        m=output.shape[-2],
-        n=output.shape[-1],
-        k=a.shape[-1],
+        batch=_sizes(result[:-2]),
+        m=as_expr(result[-2]),
+        n=as_expr(result[-1]),
+        k=as_expr(a.shape[-1]),
         a=_spec(a),
         b=_spec(b),
-        c=_spec(output),
-        bias=_bias_type(bias),
-        scaling=Scaling(alpha=alpha != 1.0, beta=beta != 0.0),
+        c=_result_spec(a, result),
+        bias=_bias_type(operands.bias),
+        scaling=Scaling(alpha=operands.alpha != 1.0, beta=operands.beta != 0.0),
         bias_axis=bias_axis,
     )
-    operands = _with_bias({"a": a, "b": b}, bias)
-    return NodeCall(problem, operands, "c", output, output.shape if shape is None else shape, alpha, beta)
+    return NodeCall(problem, operands, shape)
 
 
 def _check_ranks(operator: str, x: Array, w: Array) -> None:
@@ -195,12 +181,12 @@ def _spec(array: Array) -> TensorSpec:
     return TensorSpec(dtype_of_numpy(array.dtype), plain([stride // array.itemsize for stride in array.strides]))
 
 
+def _result_spec(like: Array, shape: Sequence[int]) -> TensorSpec:
+    return TensorSpec(dtype_of_numpy(like.dtype), dense(shape))
+
+
 def _bias_type(bias: Array | None) -> DType | None:
     return None if bias is None else dtype_of_numpy(bias.dtype)
-
-
-def _with_bias(operands: dict[str, Array], bias: Array | None) -> dict[str, Array]:
-    return operands if bias is None else {**operands, "bias": bias}
 
 
 def _bias_axis(given: tuple[int, ...], shape: tuple[int, int]) -> BiasAxis | None:

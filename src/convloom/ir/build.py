@@ -53,13 +53,18 @@ class IrBuilder:
         self.append(Allocate(buffer))
         return buffer
 
-    def let(self, name: str, value: Expr) -> Expr:
-        """Binds a simplified expression to a name that carries its bounds; constants and names stay as they are."""
+    def let(self, name: str, value: Expr, below: Expr | None = None) -> Expr:
+        """Binds a simplified expression to a name that carries its bounds; constants and names stay as they are.
+
+        `below`: what the launch guarantees the value to stay under, where index math cannot show it.
+        """
         value = simplify(value)
-        if value.op in (Op.CONST, Op.SYM):
+        if value.op is Op.CONST or (value.op is Op.SYM and below is None):
             return value
         limits = bounds(value)
-        variable = sym(self.unique(name), divisor=max(divisor(value), 1), lo=limits.lo, hi=limits.hi)
+        known = [limit for limit in (limits.hi, _less_one(below)) if limit is not None]
+        hi = min(known, default=None)
+        variable = sym(self.unique(name), divisor=max(divisor(value), 1), lo=limits.lo, hi=hi)
         self.append(Let(variable, value))
         return variable
 
@@ -116,3 +121,8 @@ class IrBuilder:
         yield
         body = tuple(self._bodies.pop())
         self.append(If(condition, body))
+
+
+def _less_one(bound: Expr | None) -> int | None:
+    hi = None if bound is None else bounds(bound).hi
+    return None if hi is None else max(hi - 1, 0)

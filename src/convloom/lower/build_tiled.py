@@ -27,7 +27,7 @@ from convloom.ir.ops import (
 )
 from convloom.ir.symbols import BLOCK_ID, thread_id
 from convloom.lower.load_tile import TileLoader, TileSource
-from convloom.lower.tile_view import Merged, merged_axis, tile_view
+from convloom.plan.flat_axis import Merged, merged_axis, tile_view
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, Operand, exchange
 
@@ -81,10 +81,10 @@ def _frame(contraction: Contraction, plan: TiledPlan) -> _Frame:
     return _Frame(
         contraction,
         plan,
-        merged_axis(contraction, "m", plan.m, plan.block_m),
-        merged_axis(contraction, "n", plan.n, plan.block_n),
-        merged_axis(contraction, "k", plan.merged, plan.block_k),
-        merged_axis(contraction, "g", plan.g),
+        merged_axis(contraction, "M", plan.m, plan.block_m),
+        merged_axis(contraction, "N", plan.n, plan.block_n),
+        merged_axis(contraction, "K", plan.merged, plan.block_k),
+        merged_axis(contraction, "G", plan.g),
         buffers,
         thread,
         simplify(thread // plan.threads_n),
@@ -108,13 +108,18 @@ def _decode_block(builder: IrBuilder, frame: _Frame) -> dict[str, Expr]:
     builder.comment("which tile of C this block computes")
     rest: Expr = BLOCK_ID
     corner: dict[str, Expr] = {}
-    for flat in (frame.n, frame.m, frame.g):
-        tiles = simplify(flat.tiles)
-        corner[flat.name] = builder.let(f"{flat.name}_tile", rest % tiles) * flat.multiple
-        rest = builder.let(f"after_{flat.name}", rest // tiles)
+    counts = [simplify(flat.tiles) for flat in (frame.n, frame.m, frame.g)] + [const(frame.contraction.phase_count)]
+    for place, flat in enumerate((frame.n, frame.m, frame.g)):
+        last = all(count is const(1) for count in counts[place + 1 :])
+        tile = builder.let(f"tile_{flat.name.lower()}", rest if last else rest % counts[place], counts[place])
+        corner[flat.name] = tile * flat.multiple
+        rest = const(0) if last else builder.let(f"after_{flat.name.lower()}", rest // counts[place])
+    phase = builder.let("phase", rest, counts[-1])
     for parameter in frame.contraction.phases:
-        table = Buffer(f"{parameter.symbol.name}_table", None, Scope.CONSTANT, len(parameter.values), values=parameter.values)
-        builder.bind(parameter.symbol, Read(table, rest))
+        table = Buffer(
+            f"{parameter.symbol.name}_table", None, Scope.CONSTANT, len(parameter.values), values=parameter.values
+        )
+        builder.bind(parameter.symbol, Read(table, phase))
     return corner
 
 
@@ -133,8 +138,8 @@ def _reduce(builder: IrBuilder, frame: _Frame, origin: dict[str, Expr], accumula
     """The K loops: serial axes outermost, then tiles of the merged axis."""
     loops = _KLoops(frame)
     loaders = [
-        _loader(frame, frame.contraction.a, "m", frame.plan.block_m, origin, loops),
-        _loader(frame, frame.contraction.b, "n", frame.plan.block_n, origin, loops),
+        _loader(frame, frame.contraction.a, "M", frame.plan.block_m, origin, loops),
+        _loader(frame, frame.contraction.b, "N", frame.plan.block_n, origin, loops),
     ]
     for loader in loaders:
         builder.allocate(loader.shared)
@@ -155,10 +160,10 @@ def _loader(
     frame: _Frame, operand: Operand, row_axis: str, rows: int, origin: dict[str, Expr], loops: _KLoops
 ) -> TileLoader:
     plan = frame.plan
-    view = tile_view(operand.view, frame.merged, plan.serial, masked="k")
-    corner = {**origin, **loops.serial, "k": loops.step * plan.block_k}
+    view = tile_view(operand.view, frame.merged, plan.serial, masked="K")
+    corner = {**origin, **loops.serial, "K": loops.step * plan.block_k}
     source = TileSource(operand.name, frame.buffers[operand.name], view, row_axis, corner, loops.symbols)
-    transfer = plan.a if row_axis == "m" else plan.b
+    transfer = plan.a if row_axis == "M" else plan.b
     return TileLoader(source, rows, plan.block_k, transfer, plan.threads, frame.thread, frame.contraction.acc)
 
 
@@ -181,7 +186,9 @@ def _multiply(builder: IrBuilder, frame: _Frame, loaders: list[TileLoader], accu
         ):
             index = i * plan.thread_n + j * plan.lanes
             factor = Read(left, i) if plan.lanes == 1 else Splat(Read(left, i), plan.lanes)
-            product = MultiplyAdd(factor, Read(right, j * plan.lanes, plan.lanes), Read(accumulators, index, plan.lanes))
+            product = MultiplyAdd(
+                factor, Read(right, j * plan.lanes, plan.lanes), Read(accumulators, index, plan.lanes)
+            )
             builder.write(accumulators, index, product)
 
 
@@ -197,7 +204,8 @@ class _KLoops:
         extents = {axis.name: axis.extent for axis in frame.contraction.axes}
         self.extents = tuple(simplify(extents[name]) for name in frame.plan.serial)
         self.serial = {
-            name: _loop_variable(f"{name}_k", extent) for name, extent in zip(frame.plan.serial, self.extents, strict=True)
+            name: _loop_variable(f"{name}_k", extent)
+            for name, extent in zip(frame.plan.serial, self.extents, strict=True)
         }
         self.steps = simplify(frame.k.tiles)
         self.step = _loop_variable("k_tile", self.steps)
@@ -229,12 +237,11 @@ def _epilogue(builder: IrBuilder, frame: _Frame, origin: dict[str, Expr], accumu
     """Scales, adds bias and the old output, rounds once, stores what lies inside C."""
     plan = frame.plan
     width = plan.store
-    builder.comment("epilogue")
     with builder.loop("i", plan.thread_m, LoopKind.UNROLLED) as i:
-        row = origin["m"] + _position(i, frame.thread_m, plan.chunk_m, plan.threads_m)
+        row = origin["M"] + _position(i, frame.thread_m, plan.chunk_m, plan.threads_m)
         with builder.loop("j", plan.thread_n // width, LoopKind.UNROLLED) as j:
-            column = origin["n"] + _position(j * width, frame.thread_n, plan.chunk_n, plan.threads_n)
-            coordinates = {"m": row, "n": column, "g": origin["g"]}
+            column = origin["N"] + _position(j * width, frame.thread_n, plan.chunk_n, plan.threads_n)
+            coordinates = {"M": row, "N": column, "G": origin["G"]}
             _store_part(builder, frame, coordinates, Read(accumulators, i * plan.thread_n + j * width, width))
 
 
@@ -270,7 +277,7 @@ def _biased(builder: IrBuilder, frame: _Frame, bias: Operand, coordinates: dict[
     exact = not contraction.scaling.alpha and not contraction.scaling.beta and not bias.dtype.is_float
     sum_type = contraction.acc if exact else _factor_type(contraction.acc)
     width = frame.plan.store
-    varies = "n" in {axis.name for axis in tile_view(bias.view, frame.merged, ()).axes}
+    varies = "N" in {axis.name for axis in tile_view(bias.view, frame.merged, ()).axes}
     addend: Value
     if width == 1 or not varies:
         addend = Convert(Read(frame.buffers[bias.name], offset, 1, mask), sum_type)
@@ -285,4 +292,3 @@ def _place(builder: IrBuilder, frame: _Frame, operand: Operand, coordinates: dic
     view = tile_view(operand.view, frame.merged, ())
     access = view.access({axis.name: coordinates[axis.name] for axis in view.axes})
     return builder.let(f"{operand.name}_at", access.offset), simplify(all_of(*access.conditions))
-

@@ -12,6 +12,7 @@ from convloom.lower.separate import SplitConditions, separate, separate_conditio
 from convloom.plan.tiled import Along, Transfer
 from convloom.view import Access, View
 
+
 @dataclass(frozen=True, slots=True)
 class TileSource:
     """What is loaded: the operand's buffer, its tile view, and the coordinates of the tile's corner by flat axis."""
@@ -46,7 +47,7 @@ class TileLoader:
         self._mask: Buffer | None = None
 
     def _worth_caching(self) -> dict[Expr, Buffer]:
-        parts = [self._offset.fixed, *(comparison.parts.fixed for comparison in self._conditions.comparisons)]
+        parts = [self._offset.fixed, *(comparison.fixed for comparison in self._conditions.comparisons)]
         distinct = [part for part in dict.fromkeys(parts) if _costly(part)]
         return {
             part: Buffer(f"{self._source.name}_base{number}", None, Scope.REGISTER, self._rounds)
@@ -91,7 +92,7 @@ class TileLoader:
             terms.append(builder.let_read(f"{self._source.name}_ok", Read(self._mask, self._round), 0, 1).ne(0))
         elif split.fixed.value == 0:
             terms.append(const(0))
-        terms += [comparison.rebuilt(self._kept(builder, comparison.parts.fixed)) for comparison in split.comparisons]
+        terms += [comparison.rebuilt(self._kept(builder, comparison.fixed)) for comparison in split.comparisons]
         terms += split.others
         return simplify(all_of(*terms)) if terms else None
 
@@ -115,7 +116,7 @@ def _position(index: Expr, rows: int, depth: int, transfer: Transfer) -> tuple[E
 
 
 def _access(source: TileSource, row: Expr, k: Expr) -> Access:
-    shift = {source.row_axis: row, "k": k}
+    shift = {source.row_axis: row, "K": k}
     coordinates = {axis.name: source.origin[axis.name] + shift.get(axis.name, const(0)) for axis in source.view.axes}
     return source.view.access(coordinates)
 

@@ -29,14 +29,18 @@ def separate(expression: Expr, moving_symbols: frozenset[Expr]) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class SplitCondition:
-    """The comparison `fixed + moving < 0` (strict) or `<= 0`, its two parts split as by `separate`."""
+    """The comparison `sign * fixed + moving < 0` (strict) or `<= 0`; the first term of fixed has a positive coefficient,
+    so that the two sides of a window share one fixed part."""
 
-    parts: Parts
+    fixed: Expr
+    moving: Expr
+    sign: int
     strict: bool
 
     def rebuilt(self, fixed: Expr) -> Expr:
         """The comparison with another expression (a cached value) in place of the fixed part."""
-        return fixed.lt(-self.parts.moving) if self.strict else fixed.le(-self.parts.moving)
+        left, right = (fixed, -self.moving) if self.sign > 0 else (self.moving, fixed)
+        return left.lt(right) if self.strict else left.le(right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,18 @@ def separate_conditions(conditions: tuple[Expr, ...], moving_symbols: frozenset[
         if not free_symbols(condition) & moving_symbols:
             fixed.append(condition)
         elif condition.op in (Op.LT, Op.LE):
-            left, right = condition.args
-            comparisons.append(SplitCondition(separate(left - right, moving_symbols), condition.op is Op.LT))
+            comparisons.append(_split(condition, moving_symbols))
         else:
             others.append(condition)
     return SplitConditions(all_of(*fixed), tuple(comparisons), tuple(others))
+
+
+def _split(condition: Expr, moving_symbols: frozenset[Expr]) -> SplitCondition:
+    left, right = condition.args
+    parts = separate(left - right, moving_symbols)
+    terms = linear_form(parts.fixed).terms
+    sign = -1 if terms and terms[0][1] < 0 else 1
+    return SplitCondition(parts.fixed * sign, parts.moving, sign, condition.op is Op.LT)
 
 
 def _conjuncts(conditions: tuple[Expr, ...]) -> list[Expr]:

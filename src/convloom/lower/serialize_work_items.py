@@ -67,7 +67,8 @@ class _Serializer:
         self._uses = [_use(run) for run in _regions(kernel.body)]
         self._crossing = self._crossing_buffers()
         self._saved = self._crossing_names()
-        self._expanded = {buffer: replace(buffer, size=buffer.size * self._threads) for buffer in self._crossing}
+        ordered = sorted(self._crossing, key=lambda buffer: buffer.name)
+        self._expanded = {buffer: replace(buffer, size=buffer.size * self._threads) for buffer in ordered}
         self._shared = [
             statement.buffer
             for statement in statements_in(kernel.body)

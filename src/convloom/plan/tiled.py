@@ -95,13 +95,31 @@ def plan_text(plan: TiledPlan) -> str:
 
 
 _TRANSFER = re.compile(r"(row|k)\*(\d+)\+(\d+)")
-_FIELDS = ("block", "thread", "chunk", "lanes", "unroll", "g", "m", "n", "serial", "k", "a", "b", "store", "index", "swap")
+_FIELDS = (
+    "block",
+    "thread",
+    "chunk",
+    "lanes",
+    "unroll",
+    "g",
+    "m",
+    "n",
+    "serial",
+    "k",
+    "a",
+    "b",
+    "store",
+    "index",
+    "swap",
+)
 
 
 def parse_plan(text: str) -> TiledPlan:
     """The plan that `plan_text` printed; Infeasible names the field that is missing or malformed."""
     fields = _split_fields(text)
-    block, thread, chunk = (_numbers(fields, name, count) for name, count in (("block", 3), ("thread", 2), ("chunk", 2)))
+    block, thread, chunk = (
+        _numbers(fields, name, count) for name, count in (("block", 3), ("thread", 2), ("chunk", 2))
+    )
     return TiledPlan(
         *block,
         *thread,
@@ -138,7 +156,9 @@ def _split_fields(text: str) -> dict[str, str]:
 def _numbers(fields: dict[str, str], name: str, count: int) -> tuple[int, ...]:
     parts = fields[name].split("x")
     if len(parts) != count or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise Infeasible(f"plan field {name} must be {count} positive integers joined by 'x'; got {fields[name]!r}; correct it")
+        raise Infeasible(
+            f"plan field {name} must be {count} positive integers joined by 'x'; got {fields[name]!r}; correct it"
+        )
     return tuple(int(part) for part in parts)
 
 

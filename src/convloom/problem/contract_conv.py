@@ -186,9 +186,7 @@ def _residue_taps(conv: Conv, dim: int, letter: str, parameters: list[PhaseParam
 # --- views ----------------------------------------------------------------------------------------------------------
 
 
-def _views(
-    conv: Conv, letters: Sequence[str], taps: Sequence[_Taps], extents: dict[str, Expr]
-) -> dict[Role, View]:
+def _views(conv: Conv, letters: Sequence[str], taps: Sequence[_Taps], extents: dict[str, Expr]) -> dict[Role, View]:
     """The three tensors over the loops."""
     groups = conv.groups
     ic = Join(("g", "ic"), "c_src", (groups, conv.channels_per_group))

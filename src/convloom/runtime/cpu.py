@@ -122,7 +122,7 @@ class CpuDevice(Device):
 
     name = "cpu"
     language = Language.C
-    arch = "cpu"
+    arch = "native"
 
     def _build(self, source: KernelSource) -> CpuBuilt:
         binary = compile_cached(c_compiler.current_compiler(), source)

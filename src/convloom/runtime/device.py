@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from convloom.errors import UnsupportedTarget
+from convloom.runtime import cuda, opencl
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.cpu import CpuDevice
 from convloom.runtime.interface import Description, Device
 
+_RULE = "a device must be cpu, cuda, cuda:N, opencl or opencl:PART_OF_A_PLATFORM_NAME"
 _devices: BuildOnce[str, Device] = BuildOnce()
 
 
 def device_named(name: str) -> Device:
-    """The device `cpu`, `cuda`, `cuda:1`, `opencl` or `opencl:<part of a platform's name>`.
+    """The device `cpu`, `cuda` (the same as `cuda:0`), `cuda:1`, `opencl` or `opencl:<part of a platform's name>`.
 
-    Raises UnsupportedTarget, with the command that would add it, if there is none here.
+    Raises UnsupportedTarget, with the command that would add it, if there is none here. One name, one object.
     """
-    return _devices.get(name, _open)
+    return _devices.get("cuda:0" if name == "cuda" else name, _open)
 
 
 def _open(name: str) -> Device:
+    kind, separator, detail = name.partition(":")
     if name == "cpu":
         return CpuDevice()
-    raise UnsupportedTarget(
-        f"a device must be cpu, cuda, cuda:N, opencl or opencl:PLATFORM; got {name!r}; use one of these"
-    )
+    if kind == "cuda" and detail.isdecimal():
+        return cuda.CudaDevice(int(detail))
+    if kind == "opencl" and (detail or not separator):
+        return opencl.open_device(name, detail)
+    raise UnsupportedTarget(f"{_RULE}; got {name!r}; use one of these")
 
 
 def describe_devices() -> list[Description]:
-    """Every device that convloom knows, found or missing."""
-    return [device_named("cpu").describe()]
+    """Every device that convloom knows, found or missing; the remedy is the command that would add a missing one."""
+    return [device_named("cpu").describe(), *cuda.describe_all(), *opencl.describe_all()]

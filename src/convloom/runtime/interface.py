@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convloom.artifact import KernelSource, Language
-from convloom.errors import IllegalProblem, IllegalType, UnsupportedTarget
+from convloom.errors import ConvloomError, IllegalProblem, IllegalType, UnsupportedTarget
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.launch_expression import Arithmetic, LaunchArguments
 
 type_of_buffer = Any  # an address (int) on cpu and cuda, a pyopencl buffer on opencl
+
+
+class DeviceFailure(ConvloomError, RuntimeError):
+    """A driver refused a call or lost its device; carries the driver's words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,24 @@ _OPERATORS: tuple[type[ast.AST], ...] = (
     ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
     ast.Load,
 )  # fmt: skip
-_ARITIES = {"min": range(1, 256), "max": range(1, 256), "magic_multiplier": range(1, 2), "magic_shift": range(1, 2)}
+_ARITIES = {
+    "min": range(1, 256),
+    "max": range(1, 256),
+    "select": range(3, 4),
+    "fast_div": range(3, 4),
+    "magic_multiplier": range(1, 2),
+    "magic_shift": range(1, 2),
+}
+
+
+def _fast_div(x: int, multiplier: int, shift: int) -> int:
+    return (x * multiplier) >> shift
+
+
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "min": min,
     "max": max,
+    "fast_div": _fast_div,
     "magic_multiplier": cache(magic_multiplier),
     "magic_shift": cache(magic_shift),
 }
@@ -84,7 +98,8 @@ def evaluate(expression: str, symbols: Mapping[str, int]) -> int:
         raise IllegalProblem(
             f"{expression!r} needs values for {', '.join(missing)}; got {', '.join(symbols)}; pass them too"
         )
-    return int(eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}, **_FUNCTIONS}, dict(symbols)))
+    code = compile(ast.fix_missing_locations(_Select().visit(tree)), "<expression>", "eval")
+    return int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, dict(symbols)))
 
 
 def symbols_of(expression: str) -> frozenset[str]:
@@ -110,7 +125,7 @@ def _check(node: ast.AST, expression: str) -> None:
             raise _outside(expression, f"constant {node.value!r}")
         return
     elif isinstance(node, ast.Name):
-        if node.id in _FUNCTIONS or not node.id.isidentifier():
+        if node.id in _ARITIES:
             raise _outside(expression, f"name {node.id}")
         return
     elif isinstance(node, _OPERATORS):
@@ -131,22 +146,32 @@ def _outside(expression: str, why: str) -> InternalError:
     shown = expression if len(expression) <= 200 else expression[:200] + "..."
     return InternalError(
         "launch arithmetic may use integers, symbols, + - * // %, comparisons, and, or, not and "
-        f"{', '.join(_FUNCTIONS)}; got {shown!r} ({why}); please report this"
+        f"{', '.join(_ARITIES)}; got {shown!r} ({why}); please report this"
     )
 
 
 def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_ARITIES)
 
 
-class _Rename(ast.NodeTransformer):
+class _Select(ast.NodeTransformer):
+    """Turns `select(c, a, b)` into a conditional, so that the branch not taken is not evaluated."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "select":
+            return ast.IfExp(*node.args)
+        return node
+
+
+class _Rename(_Select):
     """Replaces symbols by local names, which cannot collide with anything."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in _FUNCTIONS:
+        if node.id in _ARITIES:
             return node
         local = self.names.setdefault(node.id, f"v{len(self.names)}")
         return ast.Name(local, ast.Load())

@@ -1,0 +1,109 @@
+"""The facade: (problem, target, plan) -> source text with its launch arithmetic."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from convloom.artifact import Access, BufferParam, KernelSource, Language, Requirement, ScalarKind, ScalarParam
+from convloom.dtypes import F64
+from convloom.emit.c import print_c
+from convloom.emit.cuda import print_cuda
+from convloom.emit.opencl import print_opencl
+from convloom.expr import Expr, free_symbols, to_text
+from convloom.ir.ops import Kernel, LaunchScalar
+from convloom.ir.rewrite import statement_expressions, statements_in
+from convloom.ir.verify import bound_symbols, verify
+from convloom.lower.build_tiled import build_tiled
+from convloom.lower.pipeline import Observer, run_pipeline
+from convloom.plan.choose import choose_plan, given_plan
+from convloom.plan.requirements import PlanRequirement, plan_requirements
+from convloom.plan.tiled import TiledPlan
+from convloom.problem.contract_conv import contract_conv
+from convloom.problem.contract_gemm import contract_gemm
+from convloom.problem.contraction import Contraction
+from convloom.problem.conv import Conv
+from convloom.problem.gemm import Gemm
+from convloom.target.arch import Target
+
+Problem = Conv | Gemm
+
+_PRINTERS: dict[Language, Callable[[Kernel], str]] = {
+    Language.C: print_c,
+    Language.OPENCL: print_opencl,
+    Language.CUDA: print_cuda,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Everything that was derived for one kernel."""
+
+    contraction: Contraction
+    plan: TiledPlan
+    kernel: Kernel
+    source: KernelSource
+
+
+def contract(problem: Problem) -> Contraction:
+    """The problem as a contraction over views."""
+    return contract_conv(problem) if isinstance(problem, Conv) else contract_gemm(problem)
+
+
+def plan_for(contraction: Contraction, target: Target, text: str | None = None) -> TiledPlan:
+    """The plan given as text, or the one the cost model prefers."""
+    return choose_plan(contraction, target) if text is None else given_plan(text, contraction, target)
+
+
+def generate(contraction: Contraction, target: Target, plan: TiledPlan, observe: Observer | None = None) -> Generated:
+    """Builds, lowers and prints one kernel."""
+    kernel = build_tiled(contraction, plan, f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}")
+    kernel = run_pipeline(kernel, _problem_symbols(kernel), target, observe or _default_observer)
+    text = _PRINTERS[target.language](kernel)
+    return Generated(
+        contraction, plan, kernel, _source(kernel, target, text, plan_requirements(plan, contraction, target))
+    )
+
+
+def _default_observer(name: str, kernel: Kernel) -> None:
+    verify(kernel, name)
+
+
+def _problem_symbols(kernel: Kernel) -> frozenset[Expr]:
+    """Every symbol that the kernel uses without binding it."""
+    used: set[Expr] = set(free_symbols(kernel.blocks))
+    for statement in statements_in(kernel.body):
+        for expression in statement_expressions(statement):
+            used |= free_symbols(expression)
+    return frozenset(used) - bound_symbols(kernel)
+
+
+def _source(kernel: Kernel, target: Target, text: str, requirements: tuple[PlanRequirement, ...]) -> KernelSource:
+    buffers = tuple(
+        BufferParam(buffer.name, str(buffer.dtype), Access.READ_WRITE if buffer.written else Access.READ)
+        for buffer in kernel.buffers
+    )
+    return KernelSource(
+        kernel.name,
+        target.language,
+        target.arch,
+        text,
+        buffers,
+        tuple(_scalar(scalar) for scalar in kernel.scalars),
+        (to_text(kernel.blocks), "1", "1"),
+        (kernel.threads, 1, 1),
+        0,
+        tuple(Requirement(to_text(item.condition), item.reason) for item in requirements),
+    )
+
+
+def _scalar(scalar: LaunchScalar) -> ScalarParam:
+    if isinstance(scalar.value, str):
+        return ScalarParam(scalar.name, scalar.value, ScalarKind.F64 if scalar.dtype is F64 else ScalarKind.F32)
+    return ScalarParam(scalar.name, to_text(scalar.value), ScalarKind.I64)
+
+
+def source_digest(source: KernelSource) -> str:
+    """The kernel's identity: a hash of text and launch recipe."""
+    return hashlib.sha256(repr(source).encode()).hexdigest()[:16]

@@ -1,0 +1,180 @@
+"""The executable rules of the IR: one check per fact, run after every pass under tests and CONVLOOM_DEBUG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from convloom.errors import InternalError
+from convloom.expr import Expr, Op, bounds, free_symbols
+from convloom.ir.ops import (
+    Allocate,
+    Barrier,
+    Binary,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Let,
+    LoopKind,
+    MultiplyAdd,
+    Read,
+    Scope,
+    Statement,
+    Value,
+    Write,
+)
+from convloom.ir.rewrite import statement_expressions, statement_values, statements_in
+from convloom.ir.symbols import BLOCK_ID, thread_id
+from convloom.ir.types import value_type
+
+Body = tuple[Statement, ...]
+
+
+def verify(kernel: Kernel, after: str) -> None:
+    """Runs all checks; InternalError names the pass, the rule and the statement."""
+    for check in CHECKS:
+        for problem in check(kernel):
+            raise InternalError(f"after {after}: {problem}; kernel {kernel.name}; report this")
+
+
+def bound_symbols(kernel: Kernel) -> frozenset[Expr]:
+    """Names that the kernel itself gives a value: thread, block, loops and lets."""
+    names: set[Expr] = {BLOCK_ID, thread_id(kernel.threads)}
+    for statement in statements_in(kernel.body):
+        if isinstance(statement, Let | For):
+            names.add(statement.variable)
+    return frozenset(names)
+
+
+def check_barriers_uniform(kernel: Kernel) -> Iterator[str]:
+    """A barrier stands under no condition, and in no loop, that depends on the thread."""
+    yield from _divergent(kernel.body, frozenset((thread_id(kernel.threads),)), divergent=False)
+
+
+def _divergent(body: Body, varying: frozenset[Expr], *, divergent: bool) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, Barrier) and divergent:
+            yield "a barrier must be reached by all threads alike"
+        if isinstance(statement, Let) and _depends(statement, varying):
+            varying |= {statement.variable}
+        if isinstance(statement, For | If):
+            control = statement.extent if isinstance(statement, For) else statement.condition
+            inner = divergent or bool(free_symbols(control) & varying)
+            yield from _divergent(statement.body, varying, divergent=inner)
+
+
+def _depends(statement: Let, varying: frozenset[Expr]) -> bool:
+    expressions = [symbol for expression in statement_expressions(statement) for symbol in free_symbols(expression)]
+    from_memory = isinstance(statement.value, Read) and statement.value.buffer.scope is not Scope.CONSTANT
+    return from_memory or not varying.isdisjoint(expressions)
+
+
+def check_buffers_allocated(kernel: Kernel) -> Iterator[str]:
+    """Every shared or register buffer is allocated in an enclosing body before it is used."""
+    yield from _unallocated(kernel.body, frozenset(kernel.buffers))
+
+
+def _unallocated(body: Body, known: frozenset[Buffer]) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, Allocate):
+            known |= {statement.buffer}
+        for buffer in _touched(statement):
+            if buffer.scope is not Scope.CONSTANT and buffer not in known:
+                yield f"buffer {buffer.name} is used before it is allocated"
+        if isinstance(statement, For | If):
+            yield from _unallocated(statement.body, known)
+
+
+def _touched(statement: Statement) -> Iterator[Buffer]:
+    if isinstance(statement, Write):
+        yield statement.buffer
+    for value in statement_values(statement):
+        if isinstance(value, Read):
+            yield value.buffer
+
+
+def check_names_bound(kernel: Kernel) -> Iterator[str]:
+    """After hoisting, every name is a launch argument or bound in an enclosing body before its use."""
+    if not kernel.scalars and _has_free_names(kernel):
+        return
+    arguments = {scalar.name for scalar in kernel.scalars}
+    start = frozenset((BLOCK_ID, thread_id(kernel.threads)))
+    if any(name.startswith("s") for name in arguments):
+        yield from _unbound(kernel.body, start, arguments)
+
+
+def _has_free_names(kernel: Kernel) -> bool:
+    return any(
+        free_symbols(expression) - bound_symbols(kernel)
+        for statement in statements_in(kernel.body)
+        for expression in statement_expressions(statement)
+    )
+
+
+def _unbound(body: Body, known: frozenset[Expr], arguments: set[str]) -> Iterator[str]:
+    for statement in body:
+        for expression in statement_expressions(statement):
+            for symbol in free_symbols(expression) - known:
+                if symbol.name not in arguments:
+                    yield f"name {symbol.name} is used before it is bound, in {expression!r}"
+        if isinstance(statement, Let):
+            known |= {statement.variable}
+        if isinstance(statement, For):
+            yield from _unbound(statement.body, known | {statement.variable}, arguments)
+        elif isinstance(statement, If):
+            yield from _unbound(statement.body, known, arguments)
+
+
+def check_local_bounds(kernel: Kernel) -> Iterator[str]:
+    """Accesses to shared and register buffers provably stay inside."""
+    for statement in statements_in(kernel.body):
+        for buffer, index, lanes in _local_accesses(statement):
+            limits = bounds(index)
+            if limits.lo is None or limits.lo < 0 or limits.hi is None or limits.hi + lanes > buffer.size:
+                yield f"index {index!r} in [{limits.lo}, {limits.hi}] of {lanes} lanes may leave {buffer.name}[{buffer.size}]"
+
+
+def _local_accesses(statement: Statement) -> Iterator[tuple[Buffer, Expr, int]]:
+    local = (Scope.SHARED, Scope.REGISTER, Scope.CONSTANT)
+    if isinstance(statement, Write) and statement.buffer.scope in local:
+        lanes = 1 if isinstance(statement.value, Expr) else value_type(statement.value).lanes
+        yield statement.buffer, statement.index, lanes
+    for value in statement_values(statement):
+        if isinstance(value, Read) and value.buffer.scope in local:
+            yield value.buffer, value.index, value.lanes
+
+
+def check_types(kernel: Kernel) -> Iterator[str]:
+    """Operands of one operation have one type; a store's value has its buffer's type."""
+    for statement in statements_in(kernel.body):
+        for value in statement_values(statement):
+            yield from _mixed(value)
+        if isinstance(statement, Write) and not isinstance(statement.value, Expr):
+            stored = value_type(statement.value).dtype
+            if stored is not statement.buffer.dtype:
+                yield f"{statement.buffer.name} holds {statement.buffer.dtype}; {stored} is stored to it"
+
+
+def _mixed(value: Value) -> Iterator[str]:
+    if isinstance(value, Binary | MultiplyAdd):
+        parts = (value.left, value.right, *((value.addend,) if isinstance(value, MultiplyAdd) else ()))
+        types = {value_type(part) for part in parts}
+        if len(types) > 1:
+            yield f"operands of one operation must have one type; got {sorted(map(str, types))}"
+
+
+def check_unrolled_constant(kernel: Kernel) -> Iterator[str]:
+    """Unrolled loops have a constant extent."""
+    for statement in statements_in(kernel.body):
+        if isinstance(statement, For) and statement.kind is LoopKind.UNROLLED and statement.extent.op is not Op.CONST:
+            yield f"an unrolled loop needs a constant extent; got {statement.extent!r}"
+
+
+CHECKS: tuple[Callable[[Kernel], Iterator[str]], ...] = (
+    check_types,
+    check_buffers_allocated,
+    check_names_bound,
+    check_local_bounds,
+    check_unrolled_constant,
+    check_barriers_uniform,
+)

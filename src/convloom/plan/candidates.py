@@ -1,0 +1,258 @@
+"""Candidate plans of a contraction on a target: orientations and axis orders times tile shapes, legal ones only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from convloom.dtypes import DType
+from convloom.plan.access_facts import (
+    KOrder,
+    by_stride,
+    element_strides,
+    flat_axes,
+    flat_width,
+    k_orders,
+    typical_value,
+)
+from convloom.plan.estimate import Workload
+from convloom.plan.legality import check_resources, store_width, transfer_for
+from convloom.plan.tiled import TiledPlan
+from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
+from convloom.target.arch import Target
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """Sizes of one candidate."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    thread_m: int
+    thread_n: int
+    chunk_m: int
+    chunk_n: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """One orientation and order of axes, with the widths that its views allow and its sizes for the cost model."""
+
+    swap: bool
+    g: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    k: KOrder
+    a_row: int
+    a_k: int
+    b_row: int
+    b_k: int
+    a_prefers_k: bool
+    b_prefers_k: bool
+    store: int
+    work: Workload
+
+
+def arrangements(contraction: Contraction, target: Target) -> tuple[Arrangement, ...]:
+    """Both orientations with every order of K worth considering."""
+    return tuple(
+        arrangement
+        for swap in (False, True)
+        for arrangement in _oriented(exchange(contraction) if swap else contraction, swap, target)
+    )
+
+
+def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[Arrangement]:
+    strides_c, strides_a, strides_b = (
+        element_strides(operand.view) for operand in (contraction.c, contraction.a, contraction.b)
+    )
+    g, m, n = (by_stride(contraction.of_kind(kind), strides_c) for kind in (AxisKind.G, AxisKind.M, AxisKind.N))
+    for order in k_orders(contraction):
+        merged = flat_axes(contraction, m, n, order.merged, g)
+
+        def width(operand: Operand, axis: str, merged=merged, order=order) -> int:
+            return flat_width(operand, merged, order.serial, axis, target.access_bits, "K")
+
+        yield Arrangement(
+            swap,
+            g,
+            m,
+            n,
+            order,
+            width(contraction.a, "M"),
+            width(contraction.a, "K"),
+            width(contraction.b, "N"),
+            width(contraction.b, "K"),
+            _faster(strides_a, order.merged, m),
+            _faster(strides_b, order.merged, n),
+            store_width(contraction, merged, target),
+            _workload(contraction, order, m, n, g),
+        )
+
+
+def _faster(strides: dict[str, int], first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    """Whether the smallest stride among the first axes is below that among the second."""
+
+    def smallest(names: tuple[str, ...]) -> int:
+        return min((strides[name] for name in names if strides.get(name)), default=2**62)
+
+    return smallest(first) < smallest(second)
+
+
+def _workload(
+    contraction: Contraction, order: KOrder, m: tuple[str, ...], n: tuple[str, ...], g: tuple[str, ...]
+) -> Workload:
+    extents = {axis.name: axis.extent for axis in contraction.axes}
+    per_phase = [
+        {parameter.symbol.name: parameter.values[phase] for parameter in contraction.phases}
+        for phase in range(contraction.phase_count)
+    ]
+
+    def size(names: tuple[str, ...], phase: dict[str, int]) -> int:
+        return prod(typical_value(extents[name], phase) for name in names)
+
+    serial = sum(size(order.serial, phase) for phase in per_phase)
+    first = per_phase[0]
+    return Workload(
+        size(m, first),
+        size(n, first),
+        size(g, first),
+        -(-serial // contraction.phase_count),
+        size(order.merged, first),
+        contraction.phase_count,
+        contraction.acc.name,
+        contraction.acc.nbytes,
+        contraction.a.dtype.nbytes,
+        contraction.b.dtype.nbytes,
+        contraction.c.dtype.nbytes,
+        *(_footprint(contraction, operand, first) for operand in (contraction.a, contraction.b, contraction.c)),
+        *(_split_cost(contraction, operand, order) for operand in (contraction.a, contraction.b)),
+    )
+
+
+def _footprint(contraction: Contraction, operand: Operand, phase: dict[str, int]) -> int:
+    """Bytes of one visit of every element, windows counted once per position and not per tap."""
+    strides = element_strides(operand.view)
+    extents = {axis.name: typical_value(axis.extent, phase) for axis in operand.view.axes}
+    largest: dict[int, int] = {}
+    for name, stride in strides.items():
+        if stride:
+            largest[stride] = max(largest.get(stride, 1), extents[name])
+    return operand.dtype.nbytes * prod(largest.values())
+
+
+def _split_cost(contraction: Contraction, operand: Operand, order: KOrder) -> float:
+    """Index math of a flat K index that is made of several axes of this operand, relative to one axis."""
+    names = {axis.name for axis in operand.view.axes}
+    return 1.0 + 1.5 * max(sum(name in names for name in order.merged) - 1, 0)
+
+
+# --- tile shapes ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def tile_shapes(target: Target, acc: DType) -> tuple[TileShape, ...]:
+    """The tile sizes tried on a target, whatever the problem."""
+    return _vector_shapes(target, acc) if target.vector_bits > 32 else _thread_shapes()
+
+
+def _vector_shapes(target: Target, acc: DType) -> tuple[TileShape, ...]:
+    widest = target.math_lanes(acc)
+    shapes: list[TileShape] = []
+    for lanes in {max(widest >> shift, 1) for shift in range(3)}:
+        for (vectors, thread_m), rows, columns, block_k in product(
+            ((1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (2, 1), (2, 4), (2, 8), (2, 12), (3, 6), (4, 1)),
+            (1, 2, 4, 8),
+            (1, 2, 4),
+            (4, 8, 16, 32, 64),
+        ):
+            thread_n = lanes * vectors
+            shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 1, lanes, lanes))
+    return tuple(shapes)
+
+
+def _thread_shapes() -> tuple[TileShape, ...]:
+    shapes: list[TileShape] = []
+    for (thread_m, thread_n), (rows, columns), block_k in product(
+        ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4), (4, 8), (8, 4), (8, 8)),
+        ((1, 32), (1, 64), (2, 32), (4, 16), (4, 32), (8, 8), (8, 16), (16, 8), (8, 32), (16, 16)),
+        (4, 8, 16, 32),
+    ):
+        chunk_m, chunk_n = min(thread_m, 4), min(thread_n, 4)
+        shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, chunk_m, chunk_n, 1))
+    return tuple(shapes)
+
+
+def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vectors: bool) -> TiledPlan:
+    """The plan of one shape in one arrangement; `vectors` False: every access moves one number."""
+    limit = 1 << 30 if vectors else 1
+    store = min(arrangement.store, shape.chunk_n, limit)
+    if shape.lanes > 1 and store < shape.lanes:
+        store = 1
+    return TiledPlan(
+        shape.block_m,
+        shape.block_n,
+        shape.block_k,
+        shape.thread_m,
+        shape.thread_n,
+        shape.chunk_m,
+        shape.chunk_n,
+        shape.lanes,
+        shape.lanes == 1 and shape.block_k * shape.thread_m * shape.thread_n <= 1024,
+        arrangement.g,
+        arrangement.m,
+        arrangement.n,
+        arrangement.k.serial,
+        arrangement.k.merged,
+        transfer_for(
+            min(arrangement.a_row, limit),
+            min(arrangement.a_k, limit),
+            arrangement.a_prefers_k,
+            shape.block_m,
+            shape.block_k,
+        ),
+        transfer_for(
+            min(arrangement.b_row, limit),
+            min(arrangement.b_k, limit),
+            arrangement.b_prefers_k,
+            shape.block_n,
+            shape.block_k,
+        ),
+        store,
+        index_bits,
+        arrangement.swap,
+    )
+
+
+def candidates(
+    contraction: Contraction,
+    target: Target,
+    index_bits: int = 32,
+    vectors: bool = True,
+    among: tuple[Arrangement, ...] | None = None,
+    shapes: tuple[TileShape, ...] | None = None,
+) -> Iterator[tuple[TiledPlan, Arrangement]]:
+    """Every combination (of some arrangements and shapes, default all) that respects the target's limits."""
+    if shapes is None:
+        shapes = tile_shapes(target, contraction.acc)
+    for arrangement in arrangements(contraction, target) if among is None else among:
+        for shape in shapes:
+            if _wasteful(shape, arrangement.work):
+                continue
+            plan = build_plan(shape, arrangement, index_bits, vectors)
+            if check_resources(plan, contraction.acc.nbytes, target) is None:
+                yield plan, arrangement
+
+
+def _wasteful(shape: TileShape, work: Workload) -> bool:
+    """Tiles that are more than twice what the problem fills, although a smaller one of the list would do."""
+    return (
+        (shape.block_m > 1 and shape.block_m > work.m * 2)
+        or (shape.block_n > shape.lanes and shape.block_n > work.n * 2)
+        or (shape.block_k > 4 and shape.block_k > work.k * 2)
+    )

@@ -1,0 +1,56 @@
+"""Picks the plan of a contraction: given as text, else the cheapest candidate by the cost model."""
+
+from __future__ import annotations
+
+from convloom.errors import Infeasible, InternalError
+from convloom.plan.candidates import Arrangement, TileShape, arrangements, candidates, tile_shapes
+from convloom.plan.estimate import estimate
+from convloom.plan.legality import check_plan
+from convloom.plan.requirements import fits_32_bits
+from convloom.plan.tiled import TiledPlan, parse_plan
+from convloom.problem.contraction import Contraction
+from convloom.target.arch import Target
+
+
+_SAMPLE = 17  # every 17th shape stands for all when arrangements are compared
+_KEPT = 3  # arrangements whose shapes are all looked at
+
+
+def choose_plan(contraction: Contraction, target: Target, *, general: bool = False) -> TiledPlan:
+    """The candidate with the least predicted time.
+
+    Arrangements (orientation, order of axes) are ranked by a sample of tile shapes first, then all shapes of the best few are
+    costed. 64-bit index math only where 32 bits are known not to do. `general`: a plan that relies on nothing, with 64-bit
+    index math and one number per access, for calls that break the requirements of the preferred one.
+    """
+    index_bits = 32 if not general and fits_32_bits(contraction) else 64
+    shapes = tile_shapes(target, contraction.acc)
+
+    def cheapest(among: tuple[Arrangement, ...], tried: tuple[TileShape, ...]) -> tuple[float, TiledPlan] | None:
+        best: tuple[float, TiledPlan] | None = None
+        for plan, arrangement in candidates(contraction, target, index_bits, not general, among, tried):
+            seconds = estimate(plan, arrangement.work, target).seconds
+            if best is None or seconds < best[0]:
+                best = seconds, plan
+        return best
+
+    ranked: list[tuple[float, int, Arrangement]] = []
+    for place, arrangement in enumerate(arrangements(contraction, target)):
+        found = cheapest((arrangement,), shapes[::_SAMPLE]) or cheapest((arrangement,), shapes)
+        if found is not None:
+            ranked.append((found[0], place, arrangement))
+    best = cheapest(tuple(arrangement for *_, arrangement in sorted(ranked, key=lambda r: r[:2])[:_KEPT]), shapes)
+    if best is None:
+        raise InternalError(
+            f"a contraction has a legal plan; none found on {target.name} for {contraction}; report this"
+        )
+    return best[1]
+
+
+def given_plan(text: str, contraction: Contraction, target: Target) -> TiledPlan:
+    """The plan of a text; Infeasible with the reason if it cannot be built here."""
+    plan = parse_plan(text)
+    infeasible = check_plan(plan, contraction, target)
+    if infeasible is not None:
+        raise Infeasible(f"{infeasible.reason}; in the plan {text!r}; change the plan or leave it out")
+    return plan

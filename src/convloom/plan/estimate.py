@@ -1,0 +1,121 @@
+"""The analytic cost model: waves of blocks, cycles of arithmetic, accesses and loop overhead, bytes through device memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convloom.plan.tiled import TiledPlan
+from convloom.target.arch import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A contraction at typical sizes with one order of its axes: what the cost model needs and nothing else."""
+
+    m: int
+    n: int
+    g: int
+    serial: int  # iterations of the serial K loops, summed over phases and divided by their number
+    k: int  # extent of the flat K index
+    phases: int
+    acc_name: str
+    acc_bytes: int
+    a_bytes: int  # bytes of one number
+    b_bytes: int
+    c_bytes: int
+    a_footprint: int  # bytes of the whole tensors
+    b_footprint: int
+    c_footprint: int
+    a_split_cost: float  # relative cost of index math of the flat K index
+    b_split_cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Predicted seconds and their parts."""
+
+    seconds: float
+    compute: float
+    memory: float
+    blocks: int
+
+
+# Cycles per thread-level event; fitted by hand on one machine of each kind, to be replaced by calibration.
+_ACCESS_CYCLES = {True: 3.0, False: 8.0}  # one masked global access with its index math: vector machine, thread machine
+_SCATTER_CYCLES = 1.0  # one number stored to shared memory across rows
+_STEP_CYCLES = {True: 12.0, False: 40.0}  # loop and barrier overhead of one K tile, per thread or per block
+_BLOCK_CYCLES = {True: 300.0, False: 1500.0}  # decoding, clearing, epilogue set-up of one block
+_STORE_CYCLES = {True: 2.0, False: 8.0}
+
+
+def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
+    """Predicted time of one launch; only differences between plans of one workload matter."""
+    vector_machine = target.vector_bits > 32
+    tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n)
+    blocks = max(tiles * work.g * work.phases, 1)
+    steps = work.serial * -(-work.k // plan.block_k)
+    per_block = _vector_block(plan, work, target, steps) if vector_machine else _thread_block(plan, work, target, steps)
+    resident = (
+        1 if vector_machine else max(1, min(target.resident_threads // plan.threads, _shared_limit(plan, work, target)))
+    )
+    waves = (
+        -(-blocks // target.processors)
+        if resident == 1
+        else max(1.0, blocks / (target.processors * resident)) * resident
+    )
+    compute = waves * per_block / (target.clock_ghz * 1e9)
+    memory = _traffic(plan, work, tiles) / (target.bandwidth_gbs * 1e9)
+    return Cost(max(compute, memory), compute, memory, blocks)
+
+
+def _shared_limit(plan: TiledPlan, work: Workload, target: Target) -> int:
+    return max(1, 4 * target.max_shared_bytes // max(plan.shared_numbers() * work.acc_bytes, 1))
+
+
+def _accesses(plan: TiledPlan) -> tuple[float, float]:
+    """(global accesses, numbers scattered to shared memory) of one K tile of a block."""
+    accesses = scattered = 0.0
+    for transfer, rows in ((plan.a, plan.block_m), (plan.b, plan.block_n)):
+        accesses += rows * plan.block_k / transfer.vector
+        if transfer.vector > 1 and transfer.along.value == "k":
+            scattered += rows * plan.block_k
+    return accesses, scattered
+
+
+def _vector_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -> float:
+    """Cycles of one block on one core, its threads one after the other."""
+    rate = dict(target.multiply_adds)[work.acc_name] / max(target.vector_bits // (8 * work.acc_bytes), 1)
+    vectors = plan.thread_n // plan.lanes
+    arithmetic = max(plan.thread_m * vectors / rate, (plan.thread_m + vectors) / 2) * plan.block_k
+    spill = 3.0 if plan.thread_m * vectors + vectors + 1 > target.max_registers else 1.0
+    copies = 2.0 * plan.thread_m * vectors + _STEP_CYCLES[True]
+    accesses, scattered = _accesses(plan)
+    split = (work.a_split_cost + work.b_split_cost) / 2
+    step = (
+        plan.threads * (arithmetic * spill + copies)
+        + accesses * _ACCESS_CYCLES[True] * split
+        + scattered * _SCATTER_CYCLES
+    )
+    stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES[True]
+    return steps * step + stores + _BLOCK_CYCLES[True]
+
+
+def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -> float:
+    """Cycles of one block with a multiprocessor to itself."""
+    rate = dict(target.multiply_adds)[work.acc_name]
+    fragments = plan.thread_m / plan.chunk_m + plan.thread_n / plan.chunk_n
+    arithmetic = plan.block_m * plan.block_n * plan.block_k / rate
+    shared = plan.threads * fragments * plan.block_k / 8.0
+    accesses, scattered = _accesses(plan)
+    split = (work.a_split_cost + work.b_split_cost) / 2
+    loads = (accesses * _ACCESS_CYCLES[False] * split + scattered * _SCATTER_CYCLES) / 32.0
+    idle = max(1.0, 128.0 / plan.threads)
+    stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES[False] / 32.0
+    return steps * ((max(arithmetic, shared) + loads) * idle + _STEP_CYCLES[False]) + stores + _BLOCK_CYCLES[False]
+
+
+def _traffic(plan: TiledPlan, work: Workload, tiles: int) -> float:
+    """Bytes through device memory if every second re-read of an operand misses the cache."""
+    again_a = max(1.0, -(-work.n // plan.block_n) / 16)
+    again_b = max(1.0, -(-work.m // plan.block_m) / 16)
+    return work.a_footprint * again_a + work.b_footprint * again_b + work.c_footprint

@@ -1,0 +1,160 @@
+"""Whether a plan can be built for a contraction and target: the answer is a value, with the reason if not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+
+from convloom.expr import free_symbols
+from convloom.plan.access_facts import flat_axes, flat_width
+from convloom.plan.flat_axis import Merged
+from convloom.plan.tiled import Along, TiledPlan, Transfer
+from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
+from convloom.target.arch import Target
+
+
+@dataclass(frozen=True, slots=True)
+class InfeasiblePlan:
+    """Why a plan cannot be built here: the rule and the value that breaks it."""
+
+    reason: str
+
+
+Check = Callable[[TiledPlan, Contraction, Target], str | None]
+
+
+def check_plan(plan: TiledPlan, contraction: Contraction, target: Target) -> InfeasiblePlan | None:
+    """The first rule that the plan breaks; None for a legal plan."""
+    oriented = exchange(contraction) if plan.swap else contraction
+    for rule in RULES:
+        reason = rule(plan, oriented, target)
+        if reason is not None:
+            return InfeasiblePlan(reason)
+    return None
+
+
+def check_resources(plan: TiledPlan, acc_bytes: int, target: Target) -> str | None:
+    """The rules that depend on tile sizes alone; cheap enough for every candidate."""
+    if plan.threads > target.max_threads:
+        return f"a block has at most {target.max_threads} threads on {target.name}; this plan has {plan.threads}"
+    shared = plan.shared_numbers() * acc_bytes
+    if shared > target.max_shared_bytes:
+        return (
+            f"a block has {target.max_shared_bytes} bytes of shared memory on {target.name}; this plan needs {shared}"
+        )
+    words = plan.registers() * max(acc_bytes // 4, 1) // plan.lanes
+    if words > target.max_registers:
+        return f"a thread has {target.max_registers} registers on {target.name}; this plan needs about {words}"
+    return None
+
+
+def _axes_covered(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    for kind, names in (
+        (AxisKind.G, plan.g),
+        (AxisKind.M, plan.m),
+        (AxisKind.N, plan.n),
+        (AxisKind.K, plan.serial + plan.merged),
+    ):
+        wanted = sorted(axis.name for axis in contraction.of_kind(kind))
+        if sorted(names) != wanted:
+            return f"the {kind.value} axes of a plan are those of the contraction, {wanted}; got {sorted(names)}"
+    return None
+
+
+def _tiles_divide(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    pairs = (
+        ("block_m", plan.block_m, "thread_m", plan.thread_m),
+        ("block_n", plan.block_n, "thread_n", plan.thread_n),
+        ("thread_m", plan.thread_m, "chunk_m", plan.chunk_m),
+        ("thread_n", plan.thread_n, "chunk_n", plan.chunk_n),
+        ("chunk_n", plan.chunk_n, "lanes", plan.lanes),
+        ("chunk_n", plan.chunk_n, "store", plan.store),
+    )
+    for whole_name, whole, part_name, part in pairs:
+        if whole % part:
+            return f"{part_name} must divide {whole_name}; got {part} and {whole}"
+    return None
+
+
+def _vectors_divide(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    for name, transfer, rows in (("a", plan.a, plan.block_m), ("b", plan.b, plan.block_n)):
+        length = rows if transfer.along is Along.ROW else plan.block_k
+        if length % transfer.vector:
+            return f"the vector of transfer {name} must divide the tile along it; got {transfer.vector} and {length}"
+        if transfer.along is Along.ROW and transfer.pad % transfer.vector:
+            return f"the padding of transfer {name} must keep its vectors aligned; got {transfer.pad}"
+    if (plan.a.pad % plan.chunk_m) or (plan.b.pad % plan.chunk_n):
+        return f"shared padding must keep fragments aligned; got {plan.a.pad} and {plan.b.pad}"
+    return None
+
+
+def _lanes_fit(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    most = target.math_lanes(contraction.acc)
+    if plan.lanes > most or plan.lanes & (plan.lanes - 1):
+        return f"lanes must be a power of two up to {most} on {target.name}; got {plan.lanes}"
+    if plan.lanes > 1 and plan.store not in (1, plan.lanes):
+        return f"vector registers are stored whole or one by one; got store {plan.store} for {plan.lanes} lanes"
+    return None
+
+
+def _phase_axes_serial(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    parameters = frozenset(parameter.symbol for parameter in contraction.phases)
+    varying = {axis.name for axis in contraction.axes if free_symbols(axis.extent) & parameters}
+    merged = sorted(varying & set(plan.merged))
+    return f"axes whose extent differs between phases are serial loops; {merged} are merged" if merged else None
+
+
+def _widths_allowed(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    merged = flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g)
+    for name, operand, transfer, row in (("a", contraction.a, plan.a, "M"), ("b", contraction.b, plan.b, "N")):
+        axis = row if transfer.along is Along.ROW else "K"
+        widest = flat_width(operand, merged, plan.serial, axis, target.access_bits, "K")
+        if widest % transfer.vector:
+            return f"transfer {name} moves {transfer.vector} numbers along {axis}; the view allows {widest}"
+    widest = store_width(contraction, merged, target)
+    if widest % plan.store:
+        return f"a store moves {plan.store} numbers along n; the views allow {widest}"
+    return None
+
+
+def store_width(contraction: Contraction, merged: tuple[Merged, ...], target: Target) -> int:
+    """Numbers along n that one store of C may move; a bias along n must allow it too."""
+    from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, None)
+    bias = contraction.bias
+    if bias is None or not _varies_along_n(bias, contraction):
+        return from_c
+    return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits, None))
+
+
+def _varies_along_n(bias: Operand, contraction: Contraction) -> bool:
+    names = {axis.name for axis in bias.view.axes}
+    return any(axis.name in names for axis in contraction.of_kind(AxisKind.N))
+
+
+def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    return check_resources(plan, contraction.acc.nbytes, target)
+
+
+def _index_bits(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    return None if plan.index_bits in (32, 64) else f"index math has 32 or 64 bits; got {plan.index_bits}"
+
+
+def transfer_for(row_width: int, k_width: int, prefer_k: bool, rows: int, depth: int) -> Transfer:
+    """The transfer of a tile: along the direction that moves more numbers at once, the faster direction if none does."""
+    row, deep = gcd(row_width, rows), gcd(k_width, depth)
+    if deep > row or (deep == row and prefer_k):
+        return Transfer(Along.K, deep, 0)
+    return Transfer(Along.ROW, row, 0)
+
+
+RULES: tuple[Check, ...] = (
+    _axes_covered,
+    _tiles_divide,
+    _vectors_divide,
+    _lanes_fit,
+    _phase_axes_serial,
+    _index_bits,
+    _resources,
+    _widths_allowed,
+)

@@ -1,0 +1,225 @@
+"""The cuda device: CUDA C++ compiled by NVRTC, launched through the driver on the caller's stream."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from numpy.typing import NDArray
+
+from convloom.artifact import KernelSource, Language, ScalarKind
+from convloom.errors import IllegalProblem, UnsupportedTarget
+from convloom.runtime.compiler import compile_cached
+from convloom.runtime.cuda_driver import CudaContext, device_count
+from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, as_bytes
+from convloom.runtime.launch_expression import LaunchArguments
+from convloom.runtime.nvrtc import REMEDY, current_nvrtc, resources_from_log
+
+# One eight-byte slot per parameter, whatever its size.
+_SLOTS = {ScalarKind.I32: "i4x", ScalarKind.I64: "q", ScalarKind.F32: "f4x", ScalarKind.F64: "d"}
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
+_PLAIN_SHARED = 48 * 1024  # bytes of shared memory that a block may use unasked
+
+
+class _Slots(threading.local):
+    """Memory of one thread for the parameters of one kernel; the driver copies it before a launch returns."""
+
+    def __init__(self, count: int) -> None:
+        self.values = ctypes.create_string_buffer(8 * max(count, 1))
+        base = ctypes.addressof(self.values)
+        self.pointers = (ctypes.c_void_p * max(count, 1))(*range(base, base + 8 * count, 8))
+        self.address = ctypes.addressof(self.pointers)
+
+
+class CudaBuilt(Built):
+    """A kernel loaded into one GPU's context."""
+
+    def __init__(self, source: KernelSource, context: CudaContext, cubin: bytes, log: str) -> None:
+        super().__init__(source, resources_from_log(log))
+        self._context = context
+        self._module, self._function = _load(source, context, cubin)
+        kinds = [item.kind for item in source.scalars]
+        self._format = struct.Struct("=" + "Q" * len(source.buffers) + "".join(_SLOTS[kind] for kind in kinds))
+        self._order = _order(kinds)
+        self._slots = _Slots(len(source.buffers) + len(kinds))
+        self._limits = tuple(context.limits[f"grid_{axis}"] for axis in "xyz")
+
+    def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
+        grid, integers, floats = arguments
+        if any(size > limit for size, limit in zip(grid, self._limits, strict=True)):
+            raise IllegalProblem(
+                f"a grid on {self._context.name} must fit {self._limits}; kernel {self.source.name} needs {grid}; "
+                "use larger tiles or a kernel that packs the grid into x"
+            )
+        slots, scalars = self._slots, integers + floats
+        self._format.pack_into(
+            slots.values, 0, *map(self._address, buffers), *[scalars[place] for place in self._order]
+        )
+        context = self._context
+        with context.current():
+            (status,) = context.api.cuLaunchKernel(
+                self._function, *grid, *self.source.block, self.source.shared_bytes, stream or 0, slots.address, 0
+            )
+            if status:
+                raise context.failure(f"launch of {self.source.name} with grid {grid}", status)
+
+
+def _order(kinds: list[ScalarKind]) -> list[int]:
+    """Where each scalar, in the order of parameters, stands in `integers + floats`."""
+    integral = [kind in (ScalarKind.I32, ScalarKind.I64) for kind in kinds]
+    count = sum(integral)
+    return [sum(integral[:n]) if integral[n] else count + n - sum(integral[:n]) for n in range(len(kinds))]
+
+
+def _load(source: KernelSource, context: CudaContext, cubin: bytes) -> tuple[Any, Any]:
+    limits = context.limits
+    x, y, z = source.block
+    if x * y * z > limits["threads"]:
+        raise UnsupportedTarget(
+            f"a block on {context.name} may have {limits['threads']} threads; {source.name} has {x * y * z}; "
+            "use smaller tiles"
+        )
+    if source.shared_bytes > limits["shared"]:
+        raise UnsupportedTarget(
+            f"a block on {context.name} may use {limits['shared']} bytes of shared memory; {source.name} needs "
+            f"{source.shared_bytes}; use smaller tiles or fewer stages"
+        )
+    with context.current():
+        module = context.call("cuModuleLoadData", cubin)
+        function = context.call("cuModuleGetFunction", module, source.name.encode())
+        if source.shared_bytes > _PLAIN_SHARED:
+            attribute = context.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            context.call("cuFuncSetAttribute", function, attribute, source.shared_bytes)
+    return module, function
+
+
+class CudaMemory(DeviceMemory):
+    """Memory of one GPU."""
+
+    def __init__(self, context: CudaContext, nbytes: int) -> None:
+        self._context = context
+        self.nbytes = nbytes
+        self.handle = int(context.scoped("cuMemAlloc", max(nbytes, 1)))
+
+    def write(self, array: NDArray[Any]) -> None:
+        """See `DeviceMemory`."""
+        self.check_fits(array)
+        if array.nbytes:
+            self._context.scoped("cuMemcpyHtoD", self.handle, as_bytes(array).ctypes.data, array.nbytes)
+
+    def read(self, array: NDArray[Any]) -> None:
+        """See `DeviceMemory`."""
+        self.check_fits(array)
+        self._context.scoped("cuCtxSynchronize")
+        if array.nbytes:
+            self._context.scoped("cuMemcpyDtoH", as_bytes(array).ctypes.data, self.handle, array.nbytes)
+
+    def fill(self, byte: int) -> None:
+        """See `DeviceMemory`."""
+        if self.nbytes:
+            self._context.scoped("cuMemsetD8", self.handle, byte, self.nbytes)
+
+    def free(self) -> None:
+        """See `DeviceMemory`."""
+        handle, self.handle, self.nbytes = self.handle, 0, 0
+        if handle:
+            self._context.scoped("cuMemFree", handle)
+
+
+class CudaDevice(Device):
+    """One NVIDIA GPU."""
+
+    language = Language.CUDA
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__()
+        self.context = CudaContext(ordinal)
+        self.name = f"cuda:{ordinal}"
+        limits = self.context.limits
+        suffix = "a" if limits["major"] >= 9 else ""
+        self.arch = f"sm_{limits['major']}{limits['minor']}{suffix}"
+
+    def _build(self, source: KernelSource) -> CudaBuilt:
+        self._check_arch(source)
+        binary = compile_cached(current_nvrtc(), source)
+        return CudaBuilt(source, self.context, binary.payload, binary.log)
+
+    def _check_arch(self, source: KernelSource) -> None:
+        match = _ARCH.fullmatch(source.arch)
+        here = (self.context.limits["major"], self.context.limits["minor"])
+        if match is not None:
+            major, minor = int(match[1]), int(match[2])
+            if (major, minor) == here or (match[3] != "a" and major == here[0] and minor <= here[1]):
+                return
+        raise UnsupportedTarget(
+            f"a kernel for {self.name} ({self.context.name}) must be made for {self.arch}; {source.name} is for "
+            f"{source.arch}; choose the target of the device"
+        )
+
+    def allocate(self, nbytes: int) -> CudaMemory:
+        """See `Device`."""
+        return CudaMemory(self.context, nbytes)
+
+    def synchronize(self, stream: Any = None) -> None:
+        """See `Device`."""
+        self.context.scoped("cuStreamSynchronize", stream or 0)
+
+    def time_once(self, call: Callable[[], None], stream: Any = None) -> float:
+        """See `Device`; measured by events on the stream."""
+        context = self.context
+        with context.current():
+            start, stop = context.call("cuEventCreate", 0), context.call("cuEventCreate", 0)
+            try:
+                context.call("cuEventRecord", start, stream or 0)
+                call()
+                context.call("cuEventRecord", stop, stream or 0)
+                context.call("cuEventSynchronize", stop)
+                return context.call("cuEventElapsedTime", start, stop) * 1e-3
+            finally:
+                with suppress(DeviceFailure):  # after a failure the events are lost with the context
+                    context.call("cuEventDestroy", start)
+                    context.call("cuEventDestroy", stop)
+
+    def describe(self) -> Description:
+        """See `Device`."""
+        limits = self.context.limits
+        free, total = self._memory()
+        summary = f"{self.context.name} ({self.arch}), {limits['processors']} multiprocessors, {total / 2**30:.0f} GiB"
+        version = self.context.call("cuDriverGetVersion")
+        driver = f"driver for CUDA {version // 1000}.{version % 1000 // 10}, {free / 2**30:.0f} GiB free"
+        try:
+            nvrtc = current_nvrtc()
+        except UnsupportedTarget as error:
+            return Description(self.name, False, summary, (driver, str(error)), REMEDY)
+        return Description(self.name, True, summary, (driver, f"compiled by NVRTC {nvrtc.version} ({nvrtc.path})"))
+
+    def _memory(self) -> tuple[int, int]:
+        with self.context.current():
+            _, free, total = self.context.api.cuMemGetInfo()
+        return free, total
+
+
+def describe_all() -> list[Description]:
+    """Every GPU here, or one line that says what is missing."""
+    try:
+        count = device_count()
+        if count:
+            return [CudaDevice(ordinal).describe() for ordinal in range(count)]
+        missing = "the driver found no GPU"
+    except UnsupportedTarget as error:
+        missing = str(error)
+    return [Description("cuda", False, missing, (compile_only(),), REMEDY)]
+
+
+def compile_only() -> str:
+    """Whether kernels can at least be compiled here."""
+    try:
+        nvrtc = current_nvrtc()
+    except UnsupportedTarget as error:
+        return str(error)
+    return f"NVRTC {nvrtc.version} compiles kernels here, nothing runs them"
