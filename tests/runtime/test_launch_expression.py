@@ -27,6 +27,8 @@ def integers(*expressions, kind=ScalarKind.I64):
         ("min(n, 3) + max(n, 3, 9)", {"n": 5}, 12),
         ("n < 3 and m >= 2", {"n": 2, "m": 2}, 1),
         ("not n == 3 or m != 2", {"n": 3, "m": 2}, 0),
+        ("select(n > 0, 8 // n, 5) + select(0, 1, 2)", {"n": 0}, 7),
+        ("fast_div(n, 3, 1)", {"n": 5}, 7),
         ("0 <= n < 4", {"n": 4}, 0),
         ("(n > 1) + (n > 2)", {"n": 2}, 1),
         ("lambda_x + for_y", {"lambda_x": 1, "for_y": 2}, 3),
@@ -53,7 +55,7 @@ def test_magic_numbers_divide(divisor, value):
     "text",
     [
         "__import__('os')", "n.real", "n[0]", "[n]", "(lambda: 1)()", "n ** n", "n / 2", "1.5", "'a'", "True", "n << 2",
-        "n if n else 1", "print(n)", "min()", "min(n, key=n)", "min(*n)", "magic_shift(1, 2)", "n := 3", "", "n +", "1; 2",
+        "n if n else 1", "print(n)", "min()", "min(n, key=n)", "min(*n)", "select(n, 1)", "n := 3", "", "n +", "1; 2",
         "~n", "min", "n is n", "n in n", "(1, 2)", "f(n)", "(" * 500 + "n" + ")" * 500, "\0",
     ],
 )  # fmt: skip

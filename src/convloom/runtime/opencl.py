@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -24,13 +25,20 @@ _OPTIONS = ("-cl-std=CL1.2",)
 _SCALARS = {ScalarKind.I32: np.int32, ScalarKind.I64: np.int64, ScalarKind.F32: np.float32, ScalarKind.F64: np.float64}
 
 
+class _Kernels(threading.local):
+    """A kernel object per thread, since its arguments belong to it."""
+
+    def __init__(self, api: Any, program: Any, name: str) -> None:
+        self.kernel = api.Kernel(program, name)
+
+
 class OpenClBuilt(Built):
     """A kernel of one context; launches go to the device's queue unless another is given."""
 
     def __init__(self, source: KernelSource, device: OpenClDevice, program: Any) -> None:
         super().__init__(source)
         self._device = device
-        self._program = program
+        self._kernels = _Kernels(device.api, program, source.name)
         self._types = [_SCALARS[item.kind] for item in source.scalars]
         integral = [item.kind in (ScalarKind.I32, ScalarKind.I64) for item in source.scalars]
         self._integral = integral
@@ -45,7 +53,7 @@ class OpenClBuilt(Built):
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
         api, block = self._device.api, self.source.block
         integers, floats = iter(arguments.integers), iter(arguments.floats)
-        kernel = getattr(self._program, self.source.name)  # a new object: threads must not share its arguments
+        kernel = self._kernels.kernel
         values = [
             make(next(integers if integral else floats))
             for make, integral in zip(self._types, self._integral, strict=True)
@@ -136,8 +144,8 @@ class OpenClDevice(Device):
                 return program.build(list(_OPTIONS), devices=[self.handle], cache_dir=False)
         except self.api.Error as error:
             raise BuildFailed(
-                f"generated text must compile; {self.label} refused kernel {source.name}; set CONVLOOM_DUMP to keep the "
-                f"text and report this log:\n{error}"
+                f"generated text must compile; {self.label} refused kernel {source.name}; set CONVLOOM_DUMP to keep "
+                f"the text and report this log:\n{error}"
             ) from None
 
     def _build(self, source: KernelSource) -> OpenClBuilt:
