@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.artifact import BufferParam
 from convloom.dtypes import DType
 from convloom.problem.conv import Conv
 from convloom.problem.layout import Layout, dense
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.reference import Operands, Problem, operand_shapes, result_shape
 from convloom.runtime.interface import Built, Device, DeviceMemory, as_bytes
+from convloom.runtime.timing import measure
 
 Array = NDArray[Any]
 
@@ -28,7 +26,7 @@ POISON = 0xFF  # NaN in each float type
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """What a kernel wrote, the median seconds of a call (None if not timed), and buffers written outside their bounds."""
+    """What a kernel wrote, the median seconds of a call (None: not timed), and the buffers written out of bounds."""
 
     result: Array
     seconds: float | None
@@ -56,7 +54,7 @@ class _Tensor:
 def run_on_device(
     device: Device, built: Built, problem: Problem, operands: Operands, *, measure_seconds: float = 0.0
 ) -> DeviceRun:
-    """One call on fresh memory whose result and surroundings are poisoned; then timed calls for about `measure_seconds`.
+    """One call on fresh memory with poisoned result and surroundings; then timed calls for `measure_seconds`.
 
     Operands are logical arrays; they are laid out as the problem says. IllegalProblem for symbolic sizes.
     """
@@ -75,10 +73,8 @@ def run_on_device(
 
         call()
         device.synchronize()
-        contents = {
-            parameter.name: _read(memory) for memory, parameter in zip(memories, parameters, strict=True)
-        }
-        seconds = _measure(device, call, measure_seconds) if measure_seconds > 0 else None
+        contents = {parameter.name: _read(memory) for memory, parameter in zip(memories, parameters, strict=True)}
+        seconds = measure(device, call, budget=measure_seconds).median if measure_seconds > 0 else None
     result = _result_name(problem)
     overrun = tuple(name for name, content in contents.items() if not _guards_hold(content, tensors[name]))
     return DeviceRun(_logical(contents[result], tensors[result]), seconds, overrun)
@@ -99,7 +95,9 @@ def _tensors(problem: Problem, operands: Operands) -> Mapping[str, _Tensor]:
     }
     if problem.bias is not None and operands.bias is not None:
         layout = dense(operands.bias.shape)
-        tensors["bias"] = _Tensor(_packed(operands.bias, layout, problem.bias), problem.bias, layout, operands.bias.shape)
+        tensors["bias"] = _Tensor(
+            _packed(operands.bias, layout, problem.bias), problem.bias, layout, operands.bias.shape
+        )
     return tensors
 
 
@@ -122,7 +120,11 @@ def _filled(device: Device, tensor: _Tensor) -> DeviceMemory:
 
 
 def _element_zero(memory: DeviceMemory, tensor: _Tensor) -> Any:
-    return memory.at(GUARD_BYTES + tensor.origin_bytes)
+    """What a launch takes for a tensor: an address, or (OpenCL) a part of the buffer."""
+    offset = GUARD_BYTES + tensor.origin_bytes
+    if isinstance(memory.handle, int):
+        return memory.handle + offset
+    return memory.handle.get_sub_region(offset, memory.nbytes - offset)
 
 
 def _read(memory: DeviceMemory) -> NDArray[np.uint8]:
@@ -139,12 +141,3 @@ def _guards_hold(content: NDArray[np.uint8], tensor: _Tensor) -> bool:
 def _logical(content: NDArray[np.uint8], tensor: _Tensor) -> Array:
     flat = content[GUARD_BYTES : GUARD_BYTES + tensor.nbytes].view(tensor.dtype.numpy)
     return unpack(flat, tensor.layout, tensor.shape)
-
-
-def _measure(device: Device, call: Any, budget: float) -> float:
-    """Median seconds of a call, repeated until the budget is used (three calls at least)."""
-    times: list[float] = []
-    deadline = time.perf_counter() + budget
-    while len(times) < 3 or time.perf_counter() < deadline:
-        times.append(device.time_once(call))
-    return statistics.median(times)

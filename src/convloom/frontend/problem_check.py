@@ -1,0 +1,66 @@
+"""Runs a problem on generated data and compares the result with the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convloom.frontend.device_run import DeviceRun, run_on_device
+from convloom.problem.data import DataKind, make_operands, nonzero_share
+from convloom.problem.numerics import Comparison, compare, compare_exact
+from convloom.problem.reference import Arithmetic, Operands, Problem, reference
+from convloom.runtime.interface import Built, Device
+
+LEAST_NONZERO_SHARE = 0.3  # below it a comparison says too little and counts as failed
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """Outcome of one check: the comparison, the share of non-zero outputs, time, and what was written out of bounds."""
+
+    comparison: Comparison
+    nonzero_share: float
+    seconds: float | None
+    overrun: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True if every element is right, nothing else was written, and the data could have shown a fault."""
+        return self.reason == ""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in words; empty if nothing is."""
+        found = self.comparison
+        if not found.passed:
+            return (
+                f"{found.mismatches} elements wrong, the first at {found.first_bad}: "
+                f"{found.given:.9g} instead of {found.expected:.9g}"
+            )
+        if self.overrun:
+            return f"memory outside {', '.join(self.overrun)} was written"
+        if self.nonzero_share < LEAST_NONZERO_SHARE:
+            return f"only {self.nonzero_share:.1%} of the outputs are non-zero"
+        return ""
+
+
+def check_problem(
+    device: Device, built: Built, problem: Problem, kind: DataKind, *, seed: int = 0, measure_seconds: float = 0.0
+) -> CheckOutcome:
+    """Runs the kernel on data of this kind; integers must be equal bit for bit, reals within the bound.
+
+    Raises IllegalProblem for symbolic sizes.
+    """
+    operands = make_operands(problem, kind, seed)
+    run = run_on_device(device, built, problem, operands, measure_seconds=measure_seconds)
+    return judge(problem, operands, run, kind)
+
+
+def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:
+    """Compares a run with the reference; the share of non-zero outputs matters for integers only."""
+    if kind is DataKind.INT:
+        exact = reference(problem, operands, Arithmetic.EXACT)
+        comparison, share = compare_exact(problem, run.result, exact), nonzero_share(problem, exact.value)
+    else:
+        expected = reference(problem, operands, magnitude=True)
+        comparison, share = compare(problem, run.result, expected), 1.0
+    return CheckOutcome(comparison, share, run.seconds, run.overrun)
