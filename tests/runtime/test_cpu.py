@@ -123,6 +123,15 @@ def test_describe_names_what_was_passed_over(monkeypatch):
     assert "pip install" in description.remedy
 
 
+def test_the_wheel_alone_is_enough(axpby, monkeypatch):
+    if c_compiler.ziglang_command() is None:
+        pytest.skip("the ziglang wheel is not installed")
+    monkeypatch.setenv("PATH", "")
+    device = CpuDevice()
+    run_axpby(device.build(axpby(name="alone")), 100)
+    assert "compiled by zig " in device.describe().summary
+
+
 def test_sixteen_threads_compile_once(axpby, monkeypatch):
     calls = []
     original = c_compiler.CCompiler.compile

@@ -1,6 +1,7 @@
 import ctypes
 import struct
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -226,3 +227,98 @@ def test_runs_on_the_gpu(gpu, axpby, n):
     np.testing.assert_allclose(y, 2 * x + 0.5 + n % 7, rtol=1e-6)
     assert not zeros.any()
     assert gpu.describe().found
+
+
+@pytest.fixture
+def spinning(gpu, axpby):
+    """A kernel that waits for a millisecond or two, then adds 1 to every element of y: order shows in the result."""
+    text = """
+extern "C" __global__ void NAME(const float *x, float *y, long long n, int shift, float alpha, double beta) {
+  long long start = clock64();
+  while (clock64() - start < 2000000) {}
+  long long i = blockIdx.x * 64ll + threadIdx.x;
+  if (i < n) y[i] = alpha * y[i] + (float)beta;
+}
+"""
+    return gpu.build(axpby(Language.CUDA, name="spinning", text=text, arch=gpu.arch))
+
+
+@pytest.fixture
+def stream(gpu):
+    handle = gpu.context.scoped("cuStreamCreate", gpu.context.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
+    yield int(handle)
+    gpu.context.scoped("cuStreamDestroy", handle)
+
+
+@pytest.mark.cuda
+def test_work_stays_on_the_caller_s_stream(gpu, spinning, stream):
+    with gpu.allocate(4096) as x, gpu.allocate(4096) as y:
+        y.fill(0)
+        gpu.synchronize()
+        for factor in (1.0, 3.0, 5.0):  # ((0 + 1) * 3 + 1) * 5 + 1
+            spinning.launch([x.handle, y.handle], {"n": 1024}, {"alpha": factor, "beta": 1.0}, stream=stream)
+        busy = gpu.context.api.cuStreamQuery(stream)[0]
+        assert int(busy) == 600  # CUDA_ERROR_NOT_READY: launches return before the work is done
+        assert int(gpu.context.api.cuStreamQuery(0)[0]) == 0
+        gpu.synchronize(stream)
+        result = np.zeros(1024, np.float32)
+        y.read(result)
+    assert (result == 21).all()
+
+
+@pytest.mark.cuda
+def test_a_launch_can_be_captured_in_a_graph(gpu, axpby, stream):
+    built, context = gpu.build(axpby(Language.CUDA, arch=gpu.arch, name="captured")), gpu.context
+    with gpu.allocate(400) as x, gpu.allocate(400) as y, context.current():
+        x.fill(0)
+        y.fill(0)
+        gpu.synchronize()
+        context.call("cuStreamBeginCapture", stream, context.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
+        built.launch([x.handle, y.handle], {"n": 100}, {"alpha": 0.0, "beta": 1.0}, stream=stream)
+        graph = context.call("cuStreamEndCapture", stream)
+        executable = context.call("cuGraphInstantiate", graph, 0)
+        for _ in range(3):
+            context.call("cuGraphLaunch", executable, stream)
+        gpu.synchronize(stream)
+        result = np.zeros(100, np.float32)
+        y.read(result)
+    assert (result == 3 * (100 % 7)).all()
+
+
+@pytest.mark.cuda
+def test_the_right_device_though_another_is_current(gpu, axpby):
+    if cuda_driver.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    other = cuda.CudaDevice(1)
+    for device, current in ((gpu, other), (other, gpu)):
+        built = device.build(axpby(Language.CUDA, arch=device.arch))
+        with current.context.current(), device.allocate(400) as x, device.allocate(400) as y:
+            x.fill(0)
+            y.fill(0)
+            built.launch([x.handle, y.handle], {"n": 100}, {"alpha": 1.0, "beta": 1.0})
+            device.synchronize()
+            result = np.zeros(100, np.float32)
+            y.read(result)
+            assert (result == 2).all()
+
+
+@pytest.mark.cuda
+def test_spills_and_registers_are_known(gpu, axpby):
+    built = gpu.build(axpby(Language.CUDA, arch=gpu.arch))
+    attribute = gpu.context.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
+    assert built.resources.registers == gpu.context.scoped("cuFuncGetAttribute", attribute, built._function)
+
+
+@pytest.mark.cuda
+def test_launch_overhead_on_the_gpu(gpu, axpby):
+    built = gpu.build(axpby(Language.CUDA, arch=gpu.arch))
+    with gpu.allocate(400) as x, gpu.allocate(400) as y:
+        times = []
+        for _ in range(500):
+            start = time.perf_counter()
+            built.launch([x.handle, y.handle], {"n": 100}, {"alpha": 1.0, "beta": 1.0})
+            times.append(time.perf_counter() - start)
+        gpu.synchronize()
+    middle = sorted(times)[250]
+    print(f"launch overhead {middle * 1e6:.1f} us")
+    assert middle < 100e-6
