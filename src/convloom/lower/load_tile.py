@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from convloom.dtypes import DType
@@ -37,8 +39,10 @@ class TileLoader:
         vectors = rows * depth // transfer.vector
         self._rounds = -(-vectors // threads)
         self._round = const(0) if self._rounds == 1 else sym(f"{source.name}_i", lo=0, hi=self._rounds - 1)
-        index = thread + self._round * threads
-        self._guard = None if vectors % threads == 0 else index.lt(vectors)
+        self._number = thread + self._round * threads
+        self._guard = None if vectors % threads == 0 else self._number.lt(vectors)
+        index = self._number if self._guard is None else sym(f"{source.name}_v", lo=0, hi=vectors - 1)
+        self._guarded_number = index
         self._row, self._k = _position(index, rows, depth, transfer)
         access = _access(source, self._row, self._k)
         self._offset = separate(access.offset, source.moving)
@@ -63,7 +67,7 @@ class TileLoader:
             builder.allocate(buffer)
         if not self._cached and self._mask is None:
             return
-        with builder.repeat(self._round, self._rounds, LoopKind.UNROLLED):
+        with self._each_access(builder):
             for part, buffer in self._cached.items():
                 builder.write(buffer, self._round, simplify(part))
             if self._mask is not None:
@@ -71,11 +75,19 @@ class TileLoader:
 
     def load(self, builder: IrBuilder) -> None:
         """Global -> registers -> shared, all threads together, every number converted to the tile's type."""
-        with builder.repeat(self._round, self._rounds, LoopKind.UNROLLED), builder.condition(self._guard):
+        with self._each_access(builder):
             name = self._source.name
             offset = builder.let(f"{name}_at", self._kept(builder, self._offset.fixed) + self._offset.moving)
             value = Read(self._source.buffer, offset, self._transfer.vector, self._mask_value(builder))
             self._store(builder, Convert(value, self._dtype))
+
+    @contextmanager
+    def _each_access(self, builder: IrBuilder) -> Iterator[None]:
+        """The loop over this thread's accesses; threads beyond the last one take no part."""
+        with builder.repeat(self._round, self._rounds, LoopKind.UNROLLED), builder.condition(self._guard):
+            if self._guard is not None:
+                builder.bind(self._guarded_number, self._number)
+            yield
 
     def _kept(self, builder: IrBuilder, part: Expr) -> Expr:
         """The part itself, or the name of its value read back from the index array."""

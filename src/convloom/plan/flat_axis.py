@@ -61,6 +61,8 @@ def _split_transforms(flat: Merged, present: frozenset[str]) -> list[Transform]:
     if flat.multiple > 1:
         transforms.append(PadTo(flat.name, f"{flat.name}'", flat.extent))
         source = f"{flat.name}'"
+    if not flat.parts:
+        return [*transforms, Broadcast(source)]
     outputs = tuple(part if part in present else f"{part}.absent" for part in flat.parts)
     transforms.append(Split(source, outputs, flat.extents))
     transforms += [Broadcast(name) for name in outputs if name.endswith(".absent")]

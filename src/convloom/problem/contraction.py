@@ -113,7 +113,7 @@ def classify_axes(axes: tuple[ContractionAxis, ...], a: View, b: View, c: View) 
 def _classified(axis: ContractionAxis, presence: tuple[bool, ...]) -> ContractionAxis:
     kind = _KIND_OF_PRESENCE.get((presence[0], presence[1], presence[2]))
     if kind is None:
-        kind = AxisKind.M if bounds(axis.extent).hi == 1 else AxisKind.K
+        kind = AxisKind.M if axis.extent is const(1) else AxisKind.K
     return replace(axis, kind=kind)
 
 
