@@ -257,9 +257,9 @@ def test_work_stays_on_the_caller_s_stream(gpu, spinning, stream):
         gpu.synchronize()
         for factor in (1.0, 3.0, 5.0):  # ((0 + 1) * 3 + 1) * 5 + 1
             spinning.launch([x.handle, y.handle], {"n": 1024}, {"alpha": factor, "beta": 1.0}, stream=stream)
-        busy = gpu.context.api.cuStreamQuery(stream)[0]
-        assert int(busy) == 600  # CUDA_ERROR_NOT_READY: launches return before the work is done
-        assert int(gpu.context.api.cuStreamQuery(0)[0]) == 0
+        with gpu.context.current():
+            ours, default = (int(gpu.context.api.cuStreamQuery(queue)[0]) for queue in (stream, 0))
+        assert (ours, default) == (600, 0)  # not ready: launches return before the work is done; nothing elsewhere
         gpu.synchronize(stream)
         result = np.zeros(1024, np.float32)
         y.read(result)

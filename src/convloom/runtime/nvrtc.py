@@ -23,6 +23,7 @@ REMEDY = "pip install 'convloom[cuda]'"
 """Adds NVRTC and the bindings of the driver; the driver itself belongs to the machine."""
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+_NO_CACHE = ((12, 9), "--no-cache")  # NVRTC's own cache gives the binary back without the assembler's report
 # The wheels of CUDA 13 and 12, then a toolkit in its usual place.
 _WHEEL_PATTERNS = (
     "nvidia/cu13/lib/libnvrtc.so.*",
@@ -45,7 +46,7 @@ class Nvrtc:
 
     def identity(self, source: KernelSource) -> str:
         """See `compiler.Compiler`."""
-        return f"nvrtc {self.version} of {self.path.stat().st_size} bytes\n{' '.join(_options(source))}"
+        return f"nvrtc {self.version} of {self.path.stat().st_size} bytes\n{' '.join(self._options(source))}"
 
     def compile(self, source: KernelSource) -> Binary:
         """See `compiler.Compiler`. Other threads run meanwhile."""
@@ -57,8 +58,13 @@ class Nvrtc:
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
 
+    def _options(self, source: KernelSource) -> tuple[str, ...]:
+        since, no_cache = _NO_CACHE
+        known = tuple(map(int, self.version.split("."))) >= since
+        return (f"--gpu-architecture={source.arch}", *_OPTIONS, *((no_cache,) if known else ()))
+
     def _compile_program(self, program: ctypes.c_void_p, source: KernelSource) -> Binary:
-        options = [option.encode() for option in _options(source)]
+        options = [option.encode() for option in self._options(source)]
         status = self.library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         log = self._fetch(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace")
         if status:
@@ -82,10 +88,6 @@ class Nvrtc:
 
     def _error(self, status: int) -> str:
         return self.library.nvrtcGetErrorString(status).decode()
-
-
-def _options(source: KernelSource) -> tuple[str, ...]:
-    return (f"--gpu-architecture={source.arch}", *_OPTIONS)
 
 
 def _by_pathfinder() -> Iterator[Path]:
