@@ -47,7 +47,8 @@ def _floordiv(node: Expr, memo: Mapping[Expr, Congruence]) -> Congruence:
 
 def _mod(node: Expr, memo: Mapping[Expr, Congruence]) -> Congruence:
     modulus, residue = memo[node.args[0]]
-    return _reduced(math.gcd(modulus, divisor_of(memo[node.args[1]])), residue)
+    step = divisor_of(memo[node.args[1]])
+    return _reduced(math.gcd(modulus, step), residue) if step else UNKNOWN
 
 
 def _join(parts: list[Congruence]) -> Congruence:

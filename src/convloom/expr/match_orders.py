@@ -93,7 +93,7 @@ def quotient_zero(node: Expr) -> Binding | None:
 def _granules(difference: Expr) -> list[Expr]:
     """Candidates for a common step of most terms: their coefficients and their symbolic factors."""
     terms = linear_form(difference).terms
-    sizes = {abs(coefficient) * divisor(atom) for atom, coefficient in terms} - {1}
+    sizes = {abs(coefficient) * divisor(atom) for atom, coefficient in terms} - {0, 1}
     factors = {factor: None for atom, _ in terms for factor in product_atoms(atom) if atom.op is Op.MUL}
     return [ONE * size for size in sorted(sizes, reverse=True)] + [
         factor for factor in factors if is_at_least(factor, 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from convloom.expr.congruence import congruence
 from convloom.expr.node import Expr, Op
 from convloom.expr.splitting import exact_division, is_at_least, is_nonzero
-from convloom.expr.sums import combine, linear_form, product, product_atoms
+from convloom.expr.sums import combine, content_of, divide_exactly, linear_form, product, product_atoms
 
 Binding = tuple[Expr, ...]
 
@@ -77,7 +77,7 @@ def exact_quotient(node: Expr) -> Binding | None:
         modulus, residue = congruence(x)
         if not c.is_const or not c.value or modulus % c.value or residue % c.value:
             continue
-        k = exact_division(factor, c)
-        if k is not None:
-            return k, x, c, node - factor * quotient
+        # A multiple of c by its coefficient only: f * (f // 4) with 4 | f would only be turned round.
+        if content_of(linear_form(factor)) % c.value == 0:
+            return divide_exactly(factor, c.value), x, c, node - factor * quotient
     return None

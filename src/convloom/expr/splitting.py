@@ -10,7 +10,7 @@ from convloom.expr.bounds import bounds
 from convloom.expr.congruence import congruence, divisor
 from convloom.expr.node import ONE, ZERO, Expr, Op
 from convloom.expr.positivity import nonnegative
-from convloom.expr.sums import combine, content_of, exact_quotient, linear_form, product, product_atoms, sum_of
+from convloom.expr.sums import combine, content_of, divide_exactly, linear_form, product, product_atoms, sum_of
 
 
 def is_nonzero(e: Expr) -> bool:
@@ -55,7 +55,7 @@ def factors_of(e: Expr) -> tuple[int, tuple[Expr, ...]]:
         return e.value, ()
     if e.op is Op.ADD:
         content = content_of(linear_form(e))
-        return content, (exact_quotient(e, content),)
+        return content, (divide_exactly(e, content),)
     atom, coefficient = linear_form(e).terms[0]
     return coefficient, product_atoms(atom)
 

@@ -128,7 +128,7 @@ def _factors(e: Expr) -> tuple[int, tuple[Expr, ...]]:
     """(content, atoms whose product times content is e); a sum gives its content and the primitive sum."""
     if e.op is Op.ADD:
         content = content_of(linear_form(e))
-        return content, (exact_quotient(e, content),)
+        return content, (divide_exactly(e, content),)
     atom, coefficient = _term(e)
     return coefficient, product_atoms(atom)
 
@@ -151,7 +151,7 @@ def content_of(form: LinearForm) -> int:
     return -content if form.terms and form.terms[0][1] < 0 else content
 
 
-def exact_quotient(e: Expr, divisor: int) -> Expr:
+def divide_exactly(e: Expr, divisor: int) -> Expr:
     """Quotient e / divisor, where the divisor divides every coefficient."""
     if divisor == 1:
         return e

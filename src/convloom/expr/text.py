@@ -74,7 +74,7 @@ def _print_product(node: Expr, memo: Mapping[Expr, Printed]) -> Printed:
 def _print_term(atom: Expr, coefficient: int, memo: Mapping[Expr, Printed]) -> str:
     factors = [_enclosed(factor, _ATOM, memo) for factor in product_atoms(atom)]
     if len(factors) == 1 and abs(coefficient) == 1:
-        factors = [_enclosed(atom, _PRODUCT, memo)]
+        factors = [_enclosed(atom, _PRODUCT if coefficient > 0 else _ATOM, memo)]  # -a % b means (-a) % b
     if abs(coefficient) != 1:
         factors.append(str(abs(coefficient)))
     return ("-" if coefficient < 0 else "") + " * ".join(factors)
@@ -85,14 +85,14 @@ def _print_sum(node: Expr, memo: Mapping[Expr, Printed]) -> str:
     ordered = sorted(terms, key=lambda term: term[1] < 0)  # a positive term first where there is one
     text = ""
     for atom, coefficient in ordered:
-        part = _print_term(atom, abs(coefficient), memo)
-        text = _joined(text, part, coefficient)
+        if not text:
+            text = _print_term(atom, coefficient, memo)
+        else:
+            text = _joined(text, _print_term(atom, abs(coefficient), memo), coefficient)
     return _joined(text, str(abs(constant)), constant) if constant else text
 
 
 def _joined(text: str, part: str, sign: int) -> str:
-    if not text:
-        return part if sign > 0 else f"-{part}"
     return f"{text} {'+' if sign > 0 else '-'} {part}"
 
 
