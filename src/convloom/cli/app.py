@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import cache, devices
+from convloom.cli import cache, devices, model
 from convloom.cli.console import ReportingGroup
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.add_typer(cache.app, name="cache")
 app.command("devices")(devices.devices)
+app.command("model")(model.model)
 
 
 def _print_version(wanted: bool) -> None:

@@ -13,11 +13,15 @@ from convloom.errors import ConvloomError
 
 MISMATCH = 1
 REFUSED = 2
+PLAIN_WIDTH = 180
 
 
 def output() -> Console:
-    """Standard output; made anew so that redirection (also a test's) is followed."""
-    return Console(highlight=False, soft_wrap=True)
+    """Standard output; made anew so that redirection (also a test's) is followed. Files and pipes get wide lines."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, PLAIN_WIDTH)
+    return console
 
 
 def errors() -> Console:

@@ -1,0 +1,98 @@
+"""Runs the matrix operators of a network on generated kernels and compares each with ONNX Runtime's own output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convloom.errors import IllegalProblem, NotYetSupported
+from convloom.frontend.device_run import DeviceRun, run_on_device
+from convloom.frontend.layer_result import LayerResult, Verdict
+from convloom.frontend.onnx_network import Network, Observation, OnnxNode
+from convloom.frontend.onnx_nodes import NodeCall, node_call
+from convloom.problem.numerics import Comparison, compare, error_bound
+from convloom.problem.reference import Problem, Reference, reference, result_shape
+from convloom.runtime.interface import Built, Device
+
+FOREIGN_FACTOR = 2.0  # another library's result has an error of its own
+MEASURE_SECONDS = 0.05
+
+
+def check_layers(
+    network: Network,
+    observation: Observation,
+    device: Device,
+    build: Callable[[Problem], Built],
+    describe: Callable[[Problem], str],
+) -> Iterator[LayerResult]:
+    """One result per node, in order. `build` makes a problem's kernel, `describe` its text for people.
+
+    A node that convloom refuses or cannot do yet is skipped with the reason; a kernel that fails to build raises.
+    """
+    for node in network.nodes:
+        yield _check_node(node, observation, device, build, describe)
+
+
+def _check_node(
+    node: OnnxNode,
+    observation: Observation,
+    device: Device,
+    build: Callable[[Problem], Built],
+    describe: Callable[[Problem], str],
+) -> LayerResult:
+    inputs = [observation.tensors[name] if name else None for name in node.inputs]
+    try:
+        call = node_call(node, inputs)
+        built = build(call.problem)
+    except (IllegalProblem, NotYetSupported) as error:
+        return LayerResult(node.name, node.operator, "", Verdict.SKIPPED, reason=str(error))
+    run = run_on_device(device, built, call.problem, call.operands, measure_seconds=MEASURE_SECONDS)
+    comparison, reason = judge_node(call, run, observation.tensors[node.output])
+    return LayerResult(
+        node=node.name,
+        operator=node.operator,
+        problem=describe(call.problem),
+        verdict=Verdict.MISMATCH if reason else Verdict.PASSED,
+        seconds=run.seconds,
+        reference_seconds=observation.seconds.get(node.name),
+        error=comparison.max_error,
+        bound_ratio=comparison.max_ratio,
+        reason=reason,
+    )
+
+
+def judge_node(call: NodeCall, run: DeviceRun, foreign: NDArray[Any]) -> tuple[Comparison, str]:
+    """The comparison with another library's output of the node, and what is wrong ('' if nothing is).
+
+    The result must lie within twice the bound of the other library's, and within the bound of the fp64 reference: the
+    first catches a misread node, the second an error that both libraries make.
+    """
+    if foreign.shape != call.shape:
+        return _nothing_compared(), f"the node's output has shape {foreign.shape}, convloom computes {call.shape}"
+    exact = reference(call.problem, call.operands, magnitude=True)
+    shaped = np.asarray(foreign, np.float64).reshape(result_shape(call.problem))
+    theirs = Reference(shaped, exact.magnitude, exact.length)
+    against_theirs = compare(call.problem, run.result, theirs, error_bound(call.problem, theirs, factor=FOREIGN_FACTOR))
+    against_exact = compare(call.problem, run.result, exact)
+    reasons = [
+        _words(against_theirs, "ONNX Runtime's"),
+        _words(against_exact, "the exact value"),
+        f"memory outside {', '.join(run.overrun)} was written" if run.overrun else "",
+    ]
+    return against_theirs, "; ".join(filter(None, reasons))
+
+
+def _words(comparison: Comparison, whose: str) -> str:
+    if comparison.passed:
+        return ""
+    return (
+        f"{comparison.mismatches} elements wrong, the first at {comparison.first_bad}: {comparison.given:.9g}, "
+        f"{whose} {comparison.expected:.9g}"
+    )
+
+
+def _nothing_compared() -> Comparison:
+    return Comparison(np.inf, np.inf, 1, None, np.nan, np.nan)

@@ -1,0 +1,78 @@
+"""`convloom model` on small networks: the table, the exit status, the chart, an interrupt."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from convloom.cli import app
+from convloom.frontend import onnx_layers
+from tests.frontend.networks import tiny_network
+
+
+@pytest.fixture(scope="module")
+def network_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "tiny.onnx"
+    onnx.save(tiny_network(spatial=(12, 10)), path)
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["model", *map(str, arguments)])
+
+
+def test_every_layer_passes(network_file, tmp_path):
+    result = run(network_file, "--chart", tmp_path / "chart.png")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "4 passed, 0 failed, 0 skipped"
+    assert "mb1ic3ih12iw10oc8oh6ow5" in result.stdout
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_is_the_input(network_file, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
+    image.fromarray(pixels).save(tmp_path / "a.png")
+    result = run(network_file, "--input", tmp_path / "a.png")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_wrong_layer_ends_with_1(network_file, monkeypatch):
+    original = onnx_layers.run_on_device
+
+    def disturbed(device, built, problem, operands, **options):
+        done = original(device, built, problem, operands, **options)
+        if done.result.ndim == 2:
+            done.result[0, 3] += 1e-3
+        return done
+
+    monkeypatch.setattr(onnx_layers, "run_on_device", disturbed)
+    result = run(network_file)
+    assert result.exit_code == 1
+    assert "1 elements wrong, the first at (0, 3)" in " ".join(result.stdout.split())
+    assert result.stdout.splitlines()[-1] == "3 passed, 1 failed, 0 skipped"
+
+
+def test_an_interrupt_keeps_the_rows_so_far(network_file, monkeypatch):
+    original = onnx_layers.judge_node
+    judged = []
+
+    def interrupted(*arguments):
+        if len(judged) == 2:
+            raise KeyboardInterrupt
+        judged.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(onnx_layers, "judge_node", interrupted)
+    result = run(network_file)
+    assert result.exit_code == 1
+    assert "interrupted after 2 of 4 layers" in result.stderr
+    assert result.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+
+
+def test_a_file_that_is_missing(tmp_path):
+    result = run(tmp_path / "none.onnx")
+    assert result.exit_code == 2
+    assert "must be a readable file" in result.stderr
