@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import cache, devices, model
+from convloom.cli import cache, check, devices, model, run
 from convloom.cli.console import ReportingGroup
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 app.add_typer(cache.app, name="cache")
 app.command("devices")(devices.devices)
+app.command("run")(run.run)
+app.command("check")(check.check)
 app.command("model")(model.model)
 
 

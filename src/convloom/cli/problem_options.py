@@ -1,0 +1,36 @@
+"""Options that several commands share, and the problem that they describe."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from convloom.problem.data import DataKind
+from convloom.problem.layout_tags import ANY
+from convloom.problem.notation import Defaults, direction_named, types_named
+
+ProblemText = Annotated[
+    str, typer.Argument(metavar="PROBLEM", help="A problem in benchdnn's, MIOpenDriver's or rocMLIR's notation.")
+]
+DirectionName = Annotated[str, typer.Option("--dir", help="fwd, bwd_d or bwd_w, where the notation leaves it open.")]
+TypeNames = Annotated[str, typer.Option("--dt", help="One element type, or src:wei:dst.")]
+SourceTag = Annotated[str, typer.Option("--stag", help="Layout of src, such as nchw, nhwc, aBx16b.")]
+WeightsTag = Annotated[str, typer.Option("--wtag", help="Layout of the weights.")]
+ResultTag = Annotated[str, typer.Option("--dtag", help="Layout of dst.")]
+DeviceName = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N, opencl or opencl:PLATFORM.")]
+PlanText = Annotated[str | None, typer.Option("--plan", help="A plan's text; without it the planner chooses.")]
+Data = Annotated[DataKind, typer.Option("--data", help="int: exact equality; real: within the error bound.")]
+
+UNTAGGED = ANY
+
+
+def defaults_of(direction: str, dtypes: str, stag: str = ANY, wtag: str = ANY, dtag: str = ANY) -> Defaults:
+    """What a line of a notation leaves open. IllegalProblem for an unknown direction, type or tag."""
+    return Defaults(
+        direction=direction_named(direction),
+        dtypes=types_named(dtypes),
+        src_tag=stag,
+        wei_tag=wtag,
+        dst_tag=dtag,
+    )

@@ -1,0 +1,77 @@
+"""`convloom run`: one problem, generated, run, compared and timed."""
+
+from __future__ import annotations
+
+import typer
+from rich.text import Text
+
+from convloom.cli.build import generate_for, target_of
+from convloom.cli.console import MISMATCH, output
+from convloom.cli.problem_options import (
+    UNTAGGED,
+    Data,
+    DeviceName,
+    DirectionName,
+    PlanText,
+    ProblemText,
+    ResultTag,
+    SourceTag,
+    TypeNames,
+    WeightsTag,
+    defaults_of,
+)
+from convloom.frontend.problem_check import CheckOutcome, check_problem
+from convloom.problem.data import DataKind
+from convloom.problem.notation.choose import parse_line
+from convloom.problem.reference import Problem
+from convloom.report.problem_text import problem_text
+from convloom.runtime.device import device_named
+
+MEASURE_SECONDS = 0.5
+
+
+def run(
+    problem: ProblemText,
+    direction: DirectionName = "fwd",
+    dtypes: TypeNames = "f32",
+    stag: SourceTag = UNTAGGED,
+    wtag: WeightsTag = UNTAGGED,
+    dtag: ResultTag = UNTAGGED,
+    device: DeviceName = "cpu",
+    plan: PlanText = None,
+    data: Data = DataKind.REAL,
+) -> None:
+    """Generate the kernel of a problem, run it, compare with the reference, print time and error.
+
+    Exit status 1 if the result is wrong.
+    """
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    chosen = device_named(device)
+    generated = generate_for(parsed, target_of(chosen), plan)
+    outcome = check_problem(chosen, chosen.build(generated.source), parsed, data, measure_seconds=MEASURE_SECONDS)
+    console = output()
+    console.print(f"problem  {problem_text(parsed)}")
+    console.print(f"plan     {generated.plan}")
+    console.print(f"time     {_speed(parsed, outcome)}")
+    console.print(f"error    {_error(outcome, data)}")
+    console.print(_verdict(outcome))
+    if not outcome.passed:
+        raise typer.Exit(MISMATCH)
+
+
+def _speed(problem: Problem, outcome: CheckOutcome) -> str:
+    seconds = outcome.seconds
+    if not seconds:
+        return "not measured"
+    return f"{seconds * 1e3:.4f} ms, {problem.ops / seconds * 1e-9:.1f} GFLOP/s"
+
+
+def _error(outcome: CheckOutcome, data: DataKind) -> str:
+    found = outcome.comparison
+    if data is DataKind.INT:
+        return f"{found.max_error:.3g} (must be 0), {outcome.nonzero_share:.0%} of the outputs non-zero"
+    return f"{found.max_error:.3e}, {found.max_ratio:.4f} of its bound"
+
+
+def _verdict(outcome: CheckOutcome) -> Text:
+    return Text("passed", "green") if outcome.passed else Text(f"failed: {outcome.reason}", "bold red")
