@@ -15,7 +15,7 @@ TYPICAL_SIZE = 64
 def output_strides(conv: Conv) -> tuple[Expr, ...]:
     """Element strides of the result, dense in the order of the input's strides (dst for BWD_D, else src).
 
-    Dimensions of extent 1 say nothing about the order, whatever their strides. If the others agree with the declared
+    Dimensions of extent 1 or stride 0 say nothing about the order. If the others agree with the declared
     order (n, c, *spatial) the result has it; else if they agree with channels last, channels last; else their own
     order by falling stride. Symbolic strides are compared at typical sizes (the hint, else 64 where the facts allow).
     """
@@ -36,7 +36,7 @@ def _order(layout: Layout, shape: Sequence[Expr]) -> tuple[int, ...]:
     if layout.blocks:
         return declared
     channels_last = (0, *range(2, rank), 1)
-    telling = [dim for dim in declared if shape[dim] is not const(1)]
+    telling = [dim for dim in declared if shape[dim] is not const(1) and layout.strides[dim] is not const(0)]
     sizes = {dim: _typical(layout.strides[dim]) for dim in telling}
     for order in (declared, channels_last):
         falling = [sizes[dim] for dim in order if dim in sizes]
