@@ -17,6 +17,7 @@ from convloom.view.form import (
     Range,
     Source,
     Swizzle,
+    axis_form,
     combine,
     constant_value,
     exact_quotient,
@@ -75,6 +76,10 @@ def divisor_chain(scales: frozenset[Expr]) -> tuple[Expr, ...] | None:
         ordered.append(first)
         left.remove(first)
     return tuple(ordered)
+
+
+def _form_of(source: Form | Swizzle) -> Form:
+    return source if isinstance(source, Form) else Form(ZERO, {Quotient(source, ONE): ONE})
 
 
 def digit_form(digit: Digit) -> Form:
@@ -258,19 +263,34 @@ class Domain:
             reduced = self._divide_by_factor(form, rest, by, factor)
             if reduced is not None:
                 return reduced
-        return Form(ZERO, {Quotient(form, by): ONE})
+        nested = self._divide_nested(form, by)
+        return Form(ZERO, {Quotient(form, by): ONE}) if nested is None else nested
+
+    def _divide_nested(self, form: Form, by: Expr) -> Form | None:
+        """(a + b // m) // n as (m*a + b) // (m*n), so that dividing in steps and at once give the same form."""
+        candidates = [atom for atom, own in form.terms.items() if own is ONE and atom.scale is not ONE]
+        if not candidates:
+            return None
+        inner = max(candidates, key=lambda atom: (isinstance(atom.source, Form), atom.scale.key, repr(atom.source)))
+        source = axis_form(inner.source) if isinstance(inner.source, str) else _form_of(inner.source)
+        rest = Form(form.constant, {atom: own for atom, own in form.terms.items() if atom != inner})
+        return self.quotient(combine(((rest, inner.scale), (source, ONE))), inner.scale * by)
 
     def _divide_digit(self, form: Form, rest: list[Digit], by: Expr) -> Form | None:
         if len(rest) != 1 or rest[0].stride is not ONE or form.constant is not ZERO:
             return None
         digit = rest[0]
-        quotient = Quotient(digit.source, digit.scale * by)
+        quotient = self._source_quotient(digit.source, digit.scale * by)
         if digit.extent is None:
-            return Form(ZERO, {quotient: ONE})
+            return quotient
         slower = exact_quotient(digit.extent, by)
         if slower is None:
             return None
-        return Form(ZERO, {quotient: ONE, Quotient(digit.source, digit.scale * digit.extent): -slower})
+        return combine(((quotient, ONE), (self._source_quotient(digit.source, digit.scale * digit.extent), -slower)))
+
+    def _source_quotient(self, source: Source, scale: Expr) -> Form:
+        """The form of source // scale; a form may divide by a product of scales better than by one after another."""
+        return self.quotient(source, scale) if isinstance(source, Form) else Form(ZERO, {Quotient(source, scale): ONE})
 
     def _divide_by_factor(self, form: Form, rest: list[Digit], by: Expr, factor: Expr) -> Form | None:
         smaller = exact_quotient(by, factor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -43,7 +44,7 @@ class _Builder:
 
     def build(self) -> View:
         """The view of the builder's forms."""
-        checks = sorted(self._view.checks, key=self._check_key)
+        checks = sorted(self._two_sided(self._view.checks), key=self._check_key)
         forms = [self._view.offset, *(check.form for check in checks)]
         for form in forms:
             self._collect(form)
@@ -54,6 +55,24 @@ class _Builder:
             self._check(check)
         self._affine(self._view.offset, OFFSET)
         return View(self._view.axes, (*self._transforms, *self._leftovers()))
+
+    def _two_sided(self, checks: tuple[Check, ...]) -> list[Check]:
+        """Checks with both limits of one form (up to a constant) joined, and sizes of one-sided ones made canonical."""
+        joined: list[Check] = []
+        for check in checks:
+            partner = next((own for own in joined if _completes(own, check)), None)
+            if partner is None:
+                joined.append(check)
+                continue
+            lower, upper = (partner, check) if partner.lower else (check, partner)
+            size = upper.size + lower.form.constant - upper.form.constant
+            joined[joined.index(partner)] = Check(lower.coordinate, lower.form, True, True, size)
+        return [self._natural_size(check) for check in joined]
+
+    def _natural_size(self, check: Check) -> Check:
+        """A check from below only says nothing of the size: let it be the least that never fails."""
+        high = None if check.upper else self._view.domain.range(check.form)[1]
+        return check if high is None else replace(check, size=high + ONE)
 
     def _collect(self, form: Form) -> None:
         for atom in form.terms:
@@ -162,6 +181,12 @@ class _Builder:
         if isinstance(source, str):
             return (0, self._positions[source], ())
         return (1, len(_forms_of(source)), tuple(self._form_key(form) for form in _forms_of(source)))
+
+
+def _completes(own: Check, other: Check) -> bool:
+    """Whether one has the lower and the other the upper limit of the same form, up to a constant."""
+    one_sided = own.lower != own.upper and other.lower != other.upper and own.lower != other.lower
+    return one_sided and own.form.shift(other.form) is not None
 
 
 def _forms_of(source: Source) -> tuple[Form, ...]:

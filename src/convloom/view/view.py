@@ -10,8 +10,9 @@ from typing import Generic, cast, overload
 import numpy as np
 
 from convloom.errors import IllegalProblem
-from convloom.expr import Expr, ExprLike, Op, as_expr, bounds, evaluate, simplify, substitute
+from convloom.expr import Expr, ExprLike, Op, as_expr, evaluate, simplify, substitute
 from convloom.view.flat import Check, Flat, flatten
+from convloom.view.form import never_negative
 from convloom.view.transform import (
     OFFSET,
     Affine,
@@ -102,10 +103,10 @@ class View:
         conditions: dict[Expr, None] = {}
         for check in known.checks:
             value = guarded[check.coordinate]
-            needed = [value.ge(0)] if check.lower else []
-            if check.upper:
-                needed.append(value.lt(check.size))
-            conditions.update((condition, None) for condition in needed if bounds(condition).lo != 1)
+            if check.lower and not never_negative(value):
+                conditions[value.ge(0)] = None
+            if check.upper and not never_negative(check.size - value - 1):
+                conditions[value.lt(check.size)] = None
         return Access(offset, tuple(conditions))
 
     @property
