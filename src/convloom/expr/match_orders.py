@@ -132,11 +132,18 @@ def _below_zero(part: Expr) -> Expr | None:
 
 def _related(node: Expr, sign: int) -> Iterator[tuple[Expr, Expr, Expr, int]]:
     """(p, d, q, constant): part p says d < 0, part q says sign * d + constant < 0."""
-    known = [(part, difference) for part in node.args if (difference := _below_zero(part)) is not None]
-    for (part, difference), (other, other_difference) in permutations(known, 2):
-        constant, terms = linear_form(other_difference - sign * difference)
-        if not terms:
-            yield part, difference, other, constant
+    known: dict[tuple[tuple[Expr, int], ...], list[tuple[Expr, Expr]]] = {}  # terms of d -> (p, d)
+    for part in node.args:
+        difference = _below_zero(part)
+        if difference is not None:
+            known.setdefault(linear_form(difference).terms, []).append((part, difference))
+    for terms, group in known.items():
+        others = known.get(tuple([(atom, sign * coefficient) for atom, coefficient in terms]), ())
+        for part, difference in group:
+            for other, other_difference in others:
+                if other is not part:
+                    constant = linear_form(other_difference).constant - sign * linear_form(difference).constant
+                    yield part, difference, other, constant
 
 
 def _others(node: Expr, *parts: Expr) -> list[Expr]:

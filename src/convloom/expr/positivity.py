@@ -9,85 +9,25 @@ expression is a sum of non-negative things: a linear case of Farkas' lemma, with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from convloom.expr.bounds import Bounds, bounds, plus, times, times_constant
-from convloom.expr.node import Expr, Op, fold, intern, key_of
+from convloom.expr.bounds import bounds
+from convloom.expr.node import Expr, Op, intern
+from convloom.expr.polynomial import (
+    MAX_MONOMIALS,
+    Monomial,
+    Polynomial,
+    add_into,
+    expand,
+    monomial_bounds,
+    multiplied,
+    quotient,
+)
 from convloom.expr.sums import linear_form, product_atoms
 
-Monomial = tuple[Expr, ...]  # sorted atoms; () is the constant
-Polynomial = Mapping[Monomial, int]
-
-_MAX_MONOMIALS = 48
 _MAX_DEPTH = 8
-_EXPANDED: dict[Expr, Polynomial] = {}
-
-
-def expand(e: Expr) -> Polynomial:
-    """The expression as a polynomial over atoms, products of sums multiplied out (very large ones stay atoms)."""
-    return fold(e, _EXPANDED, _expand_step)
-
-
-def _expand_step(node: Expr, memo: Mapping[Expr, Polynomial]) -> Polynomial:
-    if node.op is Op.CONST:
-        return {(): node.value} if node.value else {}
-    if node.op is Op.ADD:
-        result: dict[Monomial, int] = {}
-        for arg in node.args:
-            _add_into(result, memo[arg], 1, ())
-        return result
-    if node.op is Op.MUL:
-        return _expand_product(node, memo)
-    return {(node,): 1}
-
-
-def _expand_product(node: Expr, memo: Mapping[Expr, Polynomial]) -> Polynomial:
-    result = memo[node.args[0]]
-    for arg in node.args[1:]:
-        other = memo[arg]
-        if len(result) * len(other) > _MAX_MONOMIALS:
-            return {(node,): 1}
-        product: dict[Monomial, int] = {}
-        for monomial, coefficient in other.items():
-            _add_into(product, result, coefficient, monomial)
-        result = product
-    return result
-
-
-def _add_into(target: dict[Monomial, int], other: Polynomial, factor: int, multiplier: Monomial) -> None:
-    """Adds factor * multiplier * other to the target."""
-    for monomial, coefficient in other.items():
-        key = tuple(sorted(monomial + multiplier, key=key_of)) if multiplier else monomial
-        total = target.get(key, 0) + factor * coefficient
-        if total:
-            target[key] = total
-        else:
-            target.pop(key, None)
-
-
-def _monomial_bounds(monomial: Monomial) -> Bounds:
-    result = Bounds(1, 1)
-    for atom in monomial:
-        result = times(result, bounds(atom))
-    if (result.lo is None or result.lo < 0) and all(monomial.count(atom) % 2 == 0 for atom in monomial):
-        return Bounds(0, result.hi)
-    return result
-
-
-def _lower(polynomial: Polynomial) -> tuple[int | None, list[Monomial]]:
-    """(lower bound, the monomials to blame): those without a bound if there are any, else all that vary."""
-    total: Bounds = Bounds(0, 0)
-    endless: list[Monomial] = []
-    varying: list[Monomial] = []
-    for monomial, coefficient in polynomial.items():
-        part = times_constant(_monomial_bounds(monomial), coefficient)
-        total = plus(total, part)
-        if part.lo is None:
-            endless.append(monomial)
-        elif part.lo != part.hi:
-            varying.append(monomial)
-    return total.lo, endless or varying
 
 
 def _facts_of_atom(atom: Expr) -> list[Polynomial]:
@@ -158,14 +98,74 @@ def _bound_facts(monomial: Monomial) -> Iterator[Polynomial]:
             yield {(atom,): -1, (): hi}
 
 
-def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
-    """Quotient monomial / part, or None if it is not a multiple."""
-    rest = list(monomial)
-    for atom in part:
-        if atom not in rest:
-            return None
-        rest.remove(atom)
-    return tuple(rest)
+class _Assessment(NamedTuple):
+    """Lower bound of a polynomial; its monomials without a lower bound; those that have one and vary."""
+
+    lo: int
+    endless: list[Monomial]
+    varying: list[Monomial]
+
+
+def _assess(polynomial: Polynomial) -> _Assessment:
+    total = 0
+    endless: list[Monomial] = []
+    varying: list[Monomial] = []
+    for monomial, coefficient in polynomial.items():
+        lo, hi = monomial_bounds(monomial)
+        least = lo if coefficient > 0 else hi
+        if least is None:
+            endless.append(monomial)
+            continue
+        total += least * coefficient
+        if lo != hi:
+            varying.append(monomial)
+    return _Assessment(total, endless, varying)
+
+
+class _Cancellation(NamedTuple):
+    """A multiple of a fact that cancels a monomial of the polynomial: part * multiplier is the monomial."""
+
+    monomial: Monomial
+    fact: Polynomial
+    part: Monomial
+    multiplier: Monomial
+
+    def applied(self, polynomial: Polynomial) -> Polynomial:
+        """A positive multiple of the polynomial minus a non-negative multiple of the fact."""
+        wanted, coefficient = polynomial[self.monomial], self.fact[self.part]
+        common = math.gcd(wanted, coefficient)
+        scale = abs(coefficient) // common
+        remaining = {key: value * scale for key, value in polynomial.items()}
+        add_into(remaining, self.fact, -abs(wanted) // common, self.multiplier)
+        return remaining
+
+
+def _cancellations(polynomial: Polynomial, monomial: Monomial, facts: Sequence[Polynomial]) -> list[_Cancellation]:
+    rising = polynomial[monomial] > 0
+    found: list[_Cancellation] = []
+    for fact in (*facts, *_bound_facts(monomial)):
+        for part, coefficient in fact.items():
+            if part and (coefficient > 0) == rising:
+                multiplier = quotient(monomial, part)
+                if multiplier is not None and all(_at_least(atom, 0) for atom in multiplier):
+                    found.append(_Cancellation(monomial, fact, part, multiplier))
+    return found
+
+
+def _scalings(polynomial: Polynomial, monomial: Monomial) -> Iterator[Polynomial]:
+    """For a quotient by s >= 1: s*p + s - 1, since integers with s*p > -s have p >= 0; then s*(x//s) is close to x."""
+    for atom in monomial:
+        if atom.op is Op.FLOORDIV and _positive(atom.args[1]) and atom.args[1] not in monomial:
+            divisor = expand(atom.args[1])
+            scaled = multiplied(polynomial, divisor)
+            add_into(scaled, divisor, 1)
+            add_into(scaled, {(): -1}, 1)
+            yield scaled
+
+
+def _structured_atoms(polynomial: Polynomial) -> list[Expr]:
+    atoms = {atom: None for monomial in polynomial for atom in monomial}
+    return [atom for atom in atoms if atom.op in _INFORMATIVE]
 
 
 @dataclass(slots=True)
@@ -178,14 +178,16 @@ class _Search:
 
     def succeeds(self, polynomial: Polynomial, depth: int) -> bool:
         """Whether the polynomial is shown to be non-negative."""
-        lo, blamed = _lower(polynomial)
-        if lo is not None and lo >= 0:
+        assessment = _assess(polynomial)
+        if not assessment.endless and assessment.lo >= 0:
             return True
+        if depth == 0 or len(polynomial) > MAX_MONOMIALS:
+            return False
         identity = frozenset(polynomial.items())
-        if depth == 0 or identity in self.tried or len(polynomial) > _MAX_MONOMIALS:
+        if identity in self.tried:
             return False
         self.tried.add(identity)
-        for sufficient in self._sufficient(polynomial, blamed):
+        for sufficient in self._sufficient(polynomial, assessment):
             if self.budget <= 0:
                 return False
             self.budget -= 1
@@ -193,53 +195,27 @@ class _Search:
                 return True
         return False
 
-    def _sufficient(self, polynomial: Polynomial, blamed: list[Monomial]) -> Iterator[Polynomial]:
+    def _sufficient(self, polynomial: Polynomial, assessment: _Assessment) -> Iterator[Polynomial]:
         """Polynomials each of which, if not negative, shows the same of the given one."""
-        shared = [fact for atom in _structured_atoms(polynomial) for fact in _facts_of_atom(atom)]
-        shared.extend(self.assumptions)
-        for monomial in blamed:
-            for fact in shared:
-                yield from _subtractions(polynomial, monomial, fact)
-            for fact in _bound_facts(monomial):
-                yield from _subtractions(polynomial, monomial, fact)
-        for monomial in blamed:
+        facts = [fact for atom in _structured_atoms(polynomial) for fact in _facts_of_atom(atom)]
+        facts.extend(self.assumptions)
+        if assessment.endless:
+            # Each must go. Highest degree first, since multiples of facts leave lower ones behind; if one has no way,
+            # the search is in vain.
+            degree = max([len(monomial) for monomial in assessment.endless])
+            highest = [monomial for monomial in assessment.endless if len(monomial) == degree]
+            choices = [(_cancellations(polynomial, monomial, facts), monomial) for monomial in highest]
+            ways, monomial = min(choices, key=lambda choice: len(choice[0]))
+            yield from (way.applied(polynomial) for way in ways)
+            yield from _scalings(polynomial, monomial)
+            return
+        for monomial in assessment.varying:
+            yield from (way.applied(polynomial) for way in _cancellations(polynomial, monomial, facts))
+        for monomial in assessment.varying:
             yield from _scalings(polynomial, monomial)
 
 
-def _structured_atoms(polynomial: Polynomial) -> list[Expr]:
-    atoms = {atom: None for monomial in polynomial for atom in monomial}
-    return [atom for atom in atoms if atom.op not in (Op.SYM, Op.SELECT)]
-
-
-def _scalings(polynomial: Polynomial, monomial: Monomial) -> Iterator[Polynomial]:
-    """For a quotient by s >= 1: s*p + s - 1, since integers with s*p > -s have p >= 0; then s*(x//s) is close to x."""
-    for atom in monomial:
-        if atom.op is Op.FLOORDIV and _positive(atom.args[1]) and atom.args[1] not in monomial:
-            divisor = expand(atom.args[1])
-            scaled: dict[Monomial, int] = {}
-            for part, coefficient in divisor.items():
-                _add_into(scaled, polynomial, coefficient, part)
-            _add_into(scaled, divisor, 1, ())
-            _add_into(scaled, {(): -1}, 1, ())
-            yield scaled
-
-
-def _subtractions(polynomial: Polynomial, monomial: Monomial, fact: Polynomial) -> Iterator[Polynomial]:
-    """Positive multiples of the polynomial minus multiples of the fact such that the monomial cancels."""
-    wanted = polynomial[monomial]
-    for part, coefficient in fact.items():
-        if not part or (coefficient > 0) != (wanted > 0):
-            continue
-        multiplier = _without(monomial, part)
-        if multiplier is None or not all(_at_least(atom, 0) for atom in multiplier):
-            continue
-        common = math.gcd(wanted, coefficient)
-        remaining = {key: value * (abs(coefficient) // common) for key, value in polynomial.items()}
-        _add_into(remaining, fact, -abs(wanted) // common, multiplier)
-        yield remaining
-
-
-def nonnegative(e: Expr, assumptions: Sequence[Polynomial] = (), budget: int = 40) -> bool:
+def nonnegative(e: Expr, assumptions: Sequence[Polynomial] = (), budget: int = 16) -> bool:
     """Whether e >= 0 is shown for all values that satisfy the facts and the assumptions (polynomials that are >= 0).
 
     False means not shown. `budget` limits the number of subtractions tried.
@@ -252,9 +228,10 @@ def nonnegative(e: Expr, assumptions: Sequence[Polynomial] = (), budget: int = 4
     return _Search(assumptions, budget).succeeds(expand(e), _MAX_DEPTH)
 
 
-_STRUCTURED = frozenset((Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX, Op.MUL, Op.ADD))
+_INFORMATIVE = frozenset((Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX))
+_STRUCTURE = frozenset((Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX, Op.MUL, Op.ADD))
 
 
 def _has_structure(e: Expr) -> bool:
     """Whether anything beyond intervals is known: a plain linear combination of symbols has nothing to offer."""
-    return any(factor.op in _STRUCTURED for atom, _ in linear_form(e).terms for factor in (atom, *product_atoms(atom)))
+    return any(factor.op in _STRUCTURE for atom, _ in linear_form(e).terms for factor in (atom, *product_atoms(atom)))

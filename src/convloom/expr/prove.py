@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from convloom.expr.logic import all_of, as_truth, less_equal, negate
 from convloom.expr.node import ONE, ZERO, Expr, ExprLike, Op, const, fold
-from convloom.expr.positivity import Polynomial, expand, nonnegative
+from convloom.expr.polynomial import Polynomial, expand
+from convloom.expr.positivity import nonnegative
 from convloom.expr.rebuild import substitute
 from convloom.expr.simplify import simplify
 
