@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import cache, check, devices, model, run
+from convloom.cli import cache, check, devices, explain, model, run
 from convloom.cli.console import ReportingGroup
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app.add_typer(cache.app, name="cache")
 app.command("devices")(devices.devices)
 app.command("run")(run.run)
 app.command("check")(check.check)
+app.command("explain")(explain.explain)
+app.command("emit")(explain.emit)
 app.command("model")(model.model)
 
 

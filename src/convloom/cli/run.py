@@ -21,6 +21,7 @@ from convloom.cli.problem_options import (
     defaults_of,
 )
 from convloom.frontend.problem_check import CheckOutcome, check_problem
+from convloom.plan.tiled import plan_text
 from convloom.problem.data import DataKind
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
@@ -51,7 +52,7 @@ def run(
     outcome = check_problem(chosen, chosen.build(generated.source), parsed, data, measure_seconds=MEASURE_SECONDS)
     console = output()
     console.print(f"problem  {problem_text(parsed)}")
-    console.print(f"plan     {generated.plan}")
+    console.print(f"plan     {plan_text(generated.plan)}")
     console.print(f"time     {_speed(parsed, outcome)}")
     console.print(f"error    {_error(outcome, data)}")
     console.print(_verdict(outcome))

@@ -1,0 +1,82 @@
+"""`convloom explain` and `convloom emit`: what is decided for a problem, and the text of each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from convloom.cli.build import generate_for
+from convloom.cli.problem_options import (
+    UNTAGGED,
+    DirectionName,
+    PlanText,
+    ProblemText,
+    ResultTag,
+    SourceTag,
+    TypeNames,
+    WeightsTag,
+    defaults_of,
+)
+from convloom.compiler import Generated
+from convloom.plan.tiled import plan_text
+from convloom.problem.notation.choose import parse_line
+from convloom.report.explanation import contraction_lines, explanation
+from convloom.report.ir_text import kernel_text
+from convloom.target.arch import TARGETS, target_named
+
+TargetName = Annotated[str, typer.Option("--target", help=f"{', '.join(TARGETS)}, or another sm_NN.")]
+
+
+class Stage(Enum):
+    """The stages on the way to a kernel that have a text."""
+
+    CONTRACTION = "contraction"
+    PLAN = "plan"
+    IR = "ir"
+    SOURCE = "source"
+
+
+def _contraction(generated: Generated) -> str:
+    return "\n".join(contraction_lines(generated.contraction))
+
+
+_TEXTS: dict[Stage, Callable[[Generated], str]] = {
+    Stage.CONTRACTION: _contraction,
+    Stage.PLAN: lambda generated: plan_text(generated.plan),
+    Stage.IR: lambda generated: kernel_text(generated.kernel),
+    Stage.SOURCE: lambda generated: generated.source.text,
+}
+
+
+def explain(
+    problem: ProblemText,
+    direction: DirectionName = "fwd",
+    dtypes: TypeNames = "f32",
+    stag: SourceTag = UNTAGGED,
+    wtag: WeightsTag = UNTAGGED,
+    dtag: ResultTag = UNTAGGED,
+    target: TargetName = "cpu",
+    plan: PlanText = None,
+) -> None:
+    """Tell the whole way of a problem: contraction, views with strides and masks, plan, requirements, source size."""
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    typer.echo(explanation(parsed, generate_for(parsed, target_named(target), plan)))
+
+
+def emit(
+    problem: ProblemText,
+    stage: Annotated[Stage, typer.Option(help="Which stage to print.")] = Stage.SOURCE,
+    target: TargetName = "cpu",
+    direction: DirectionName = "fwd",
+    dtypes: TypeNames = "f32",
+    stag: SourceTag = UNTAGGED,
+    wtag: WeightsTag = UNTAGGED,
+    dtag: ResultTag = UNTAGGED,
+    plan: PlanText = None,
+) -> None:
+    """Print one stage of the way from a problem to a kernel."""
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    typer.echo(_TEXTS[stage](generate_for(parsed, target_named(target), plan)).rstrip("\n"))

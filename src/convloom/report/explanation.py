@@ -1,0 +1,89 @@
+"""The whole way of one problem in words: contraction, views, plan, requirements, source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convloom.artifact import KernelSource
+from convloom.compiler import Generated
+from convloom.expr import sym, to_text
+from convloom.plan.tiled import plan_text
+from convloom.problem.contraction import Contraction, Operand
+from convloom.problem.reference import Problem
+from convloom.report.problem_text import problem_text
+from convloom.view import View, structure
+
+
+def explanation(problem: Problem, generated: Generated) -> str:
+    """Everything that was decided for a problem, one fact a line."""
+    source = generated.source
+    return "\n".join(
+        [
+            f"problem       {problem_text(problem)}",
+            *_section("contraction", contraction_lines(generated.contraction)),
+            f"plan          {plan_text(generated.plan)}",
+            *_section("requirements", _requirement_lines(source)),
+            *_section("source", _source_lines(source)),
+        ]
+    )
+
+
+def contraction_lines(contraction: Contraction) -> Iterator[str]:
+    """Axes, then each operand with its structure per axis and its masks, then the phases of a family."""
+    axes = [f"{axis.name}:{to_text(axis.extent)} ({axis.kind.value.upper()})" for axis in contraction.axes]
+    yield "axes    " + "  ".join(axes)
+    for role, operand in _operands(contraction):
+        yield f"{role:<8}{operand.name} {operand.dtype}: {_structure_text(operand.view)}"
+        for condition in _conditions(operand.view):
+            yield f"        valid where {condition}"
+    yield f"sums in {contraction.acc}"
+    for parameter in contraction.phases:
+        values = " ".join(map(str, parameter.values))
+        yield f"phases  {to_text(parameter.symbol)} = {values}"
+    factors = [name for name in ("alpha", "beta") if getattr(contraction.scaling, name)]
+    if factors:
+        yield f"scaled  by {' and '.join(factors)}"
+
+
+def _operands(contraction: Contraction) -> list[tuple[str, Operand]]:
+    found = [("A", contraction.a), ("B", contraction.b), ("C", contraction.c)]
+    return found if contraction.bias is None else [*found, ("bias", contraction.bias)]
+
+
+def _structure_text(view: View) -> str:
+    """`axis extent:stride,..` per axis that moves the offset, digits outermost first."""
+    parts: list[str] = []
+    for axis, digits in structure(view).items():
+        if digits is None:
+            parts.append(f"{axis} (not a list of strides)")
+        elif any(to_text(stride) != "0" for _, stride in digits):
+            text = ",".join(f"{to_text(extent)}:{to_text(stride)}" for extent, stride in digits)
+            parts.append(f"{axis} {text}")
+    return "  ".join(parts) or "one element"
+
+
+def _conditions(view: View) -> list[str]:
+    coordinates = {axis.name: sym(axis.name, lo=0) for axis in view.axes}
+    return [to_text(condition) for condition in view.access(coordinates).conditions]
+
+
+def _requirement_lines(source: KernelSource) -> Iterator[str]:
+    if not source.requirements:
+        yield "none: everything the plan relies on is proved"
+    for requirement in source.requirements:
+        yield f"{requirement.condition}    ({requirement.reason})"
+
+
+def _source_lines(source: KernelSource) -> Iterator[str]:
+    yield f"{source.name}: {source.language.value}, {source.text.count(chr(10))} lines, {len(source.text)} bytes"
+    yield f"grid {' x '.join(source.grid)} blocks of {' x '.join(map(str, source.block))} threads"
+    yield "arguments " + ", ".join(
+        [*(f"{buffer.name} ({buffer.dtype} {buffer.access.value})" for buffer in source.buffers)]
+        + [f"{scalar.name} = {scalar.expression}" for scalar in source.scalars]
+    )
+
+
+def _section(title: str, lines: Iterator[str]) -> Iterator[str]:
+    """Lines behind a title, the title once."""
+    for position, line in enumerate(lines):
+        yield f"{title if position == 0 else '':<14}{line}"

@@ -1,0 +1,57 @@
+"""`convloom explain` and `convloom emit` show each stage."""
+
+import pytest
+from typer.testing import CliRunner
+
+from convloom.cli import app
+
+STRIDED = "mb2ic8ih14oc8oh7kh3sh2ph1"
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_explain_tells_the_whole_way():
+    text = run("explain", STRIDED)
+    titles = [line.split()[0] for line in text.splitlines() if not line.startswith(" ")]
+    assert titles == ["problem", "contraction", "plan", "requirements", "source"]
+    assert "src f32: n 2:1568  ic 8:196  oh 7:28  kh 3:14  ow 7:2  kw 3:1" in text
+    assert "valid where" in text
+
+
+def test_explain_lists_the_phases_of_a_family():
+    text = run("explain", STRIDED, "--dir", "bwd_d")
+    assert text.count("phases") == 8
+    assert "taps_h" in text
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl", "sm_80", "sm_90a"])
+def test_source_is_in_the_language_of_the_target(target):
+    mark = {"cpu": "int64_t first_block", "opencl": "__kernel", "sm_80": "__global__", "sm_90a": "__global__"}[target]
+    assert mark in run("emit", STRIDED, "--target", target)
+
+
+@pytest.mark.parametrize(
+    ("stage", "mark"),
+    [("contraction", "sums in f32"), ("plan", "block="), ("ir", "threads a block"), ("source", "run_block")],
+)
+def test_each_stage_has_a_text(stage, mark):
+    assert mark in run("emit", STRIDED, "--stage", stage)
+
+
+@pytest.mark.parametrize("types", ["f64", "f16", "bf16:bf16:bf16", "s8"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd_d", "bwd_w"])
+def test_the_ir_of_every_kind_of_kernel_has_a_text(types, direction):
+    for target in ("cpu", "sm_90a"):
+        text = run("emit", STRIDED, "--stage", "ir", "--dir", direction, "--dt", types, "--target", target)
+        assert "acc" in text
+        assert text.splitlines()[0].startswith("kernel ")
+
+
+def test_an_unknown_target_is_refused():
+    result = CliRunner().invoke(app, ["emit", STRIDED, "--target", "z80"])
+    assert result.exit_code == 2
+    assert "z80" in result.stderr
