@@ -69,7 +69,8 @@ def draw_layers(results: Sequence[LayerResult], path: Path) -> None:
     axes.set_yticks(list(places), [f"{result.node}  {result.problem}" for result in ran], fontsize=6)
     axes.invert_yaxis()
     axes.margins(y=0.01)
-    axes.set_xscale("log")
+    if ran:
+        axes.set_xscale("log")
     axes.set_xlabel("milliseconds")
     axes.set_title(f"{closing_line(results)}", fontsize=9)
     axes.legend([ours, theirs], ["convloom (red: mismatch)", "ONNX Runtime"], fontsize=8)
