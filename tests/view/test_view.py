@@ -31,10 +31,9 @@ from tests.view.windows import window_view
 def by_expressions(view: View, sizes: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """(offsets, validity) on all points through access on symbols."""
     shape = [int(evaluate(axis.extent, sizes)) for axis in view.axes]
-    found = view.access({axis.name: sym(axis.name, lo=0) for axis in view.axes})
-    points = dict(
-        zip([axis.name for axis in view.axes], np.meshgrid(*map(np.arange, shape), indexing="ij"), strict=True)
-    )
+    found = view.access({axis.name: sym(f"at_{axis.name}", lo=0) for axis in view.axes})
+    names = [f"at_{axis.name}" for axis in view.axes]
+    points = dict(zip(names, np.meshgrid(*map(np.arange, shape), indexing="ij"), strict=True))
     valid = np.ones(shape, dtype=np.int64)
     for condition in found.conditions:
         valid = valid & np.broadcast_to(evaluate(condition, {**points, **sizes}), shape)
