@@ -27,7 +27,17 @@ from convloom.expr.polynomial import (
 )
 from convloom.expr.sums import linear_form, product_atoms
 
-_MAX_DEPTH = 8
+
+class Effort(NamedTuple):
+    """How long to search: subtractions tried in all, subtractions in a row, whether to scale by divisors."""
+
+    budget: int
+    depth: int
+    scale: bool
+
+
+QUICK = Effort(8, 3, False)
+THOROUGH = Effort(300, 8, True)
 
 
 def _facts_of_atom(atom: Expr) -> list[Polynomial]:
@@ -174,6 +184,7 @@ class _Search:
 
     assumptions: Sequence[Polynomial]
     budget: int
+    scale: bool
     tried: set[frozenset[tuple[Monomial, int]]] = field(default_factory=set[frozenset[tuple[Monomial, int]]])
 
     def succeeds(self, polynomial: Polynomial, depth: int) -> bool:
@@ -206,26 +217,27 @@ class _Search:
             highest = [monomial for monomial in assessment.endless if len(monomial) == degree]
             choices = [(_cancellations(polynomial, monomial, facts), monomial) for monomial in highest]
             ways, monomial = min(choices, key=lambda choice: len(choice[0]))
-            yield from (way.applied(polynomial) for way in ways)
-            yield from _scalings(polynomial, monomial)
-            return
-        for monomial in assessment.varying:
-            yield from (way.applied(polynomial) for way in _cancellations(polynomial, monomial, facts))
-        for monomial in assessment.varying:
-            yield from _scalings(polynomial, monomial)
+            blamed = [monomial]
+        else:
+            blamed = assessment.varying
+            ways = [way for monomial in blamed for way in _cancellations(polynomial, monomial, facts)]
+        yield from (way.applied(polynomial) for way in ways)
+        if self.scale:
+            for monomial in blamed:
+                yield from _scalings(polynomial, monomial)
 
 
-def nonnegative(e: Expr, assumptions: Sequence[Polynomial] = (), budget: int = 16) -> bool:
+def nonnegative(e: Expr, assumptions: Sequence[Polynomial] = (), effort: Effort = QUICK) -> bool:
     """Whether e >= 0 is shown for all values that satisfy the facts and the assumptions (polynomials that are >= 0).
 
-    False means not shown. `budget` limits the number of subtractions tried.
+    False means not shown.
     """
     lo = bounds(e).lo
     if lo is not None and lo >= 0:
         return True
     if not assumptions and not _has_structure(e):
         return False
-    return _Search(assumptions, budget).succeeds(expand(e), _MAX_DEPTH)
+    return _Search(assumptions, effort.budget, effort.scale).succeeds(expand(e), effort.depth)
 
 
 _INFORMATIVE = frozenset((Op.FLOORDIV, Op.MOD, Op.MIN, Op.MAX))

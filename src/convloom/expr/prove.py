@@ -10,11 +10,10 @@ from functools import lru_cache
 from convloom.expr.logic import all_of, as_truth, less_equal, negate
 from convloom.expr.node import ONE, ZERO, Expr, ExprLike, Op, const, fold
 from convloom.expr.polynomial import Polynomial, expand
-from convloom.expr.positivity import nonnegative
+from convloom.expr.positivity import THOROUGH, nonnegative
 from convloom.expr.rebuild import substitute
 from convloom.expr.simplify import simplify
 
-_BUDGET = 300  # subtractions tried per inequality
 _MAX_SPLITS = 2  # nested case distinctions over min, max, select
 
 
@@ -74,7 +73,7 @@ class _Hypotheses:
     def holds(self, difference: Expr, splits: int = _MAX_SPLITS) -> bool:
         """Whether difference >= 0 is shown."""
         simple = simplify(difference)
-        if nonnegative(simple, self.inequalities, _BUDGET):
+        if nonnegative(simple, self.inequalities, THOROUGH):
             return True
         choice = _choice(simple) if splits else None
         if choice is None:
