@@ -19,9 +19,9 @@ from convloom.artifact import KernelSource, Language
 from convloom.errors import BuildFailed, UnsupportedTarget
 from convloom.runtime.compiler import Binary, compile_cached
 
-# IEEE semantics stay: no -ffast-math. Contraction to fma only drops a rounding. No automatic loop vectorisation: generated
-# text says what is a vector, and clang 22 miscompiles loops whose constant condition cuts their range short (a store
-# of element 0 lands behind the last one; tests/runtime/test_compiler_faults.py holds the loop). Clang knows gcc's name.
+# IEEE semantics stay: no -ffast-math. Contraction to fma only drops a rounding. No automatic loop vectorisation:
+# generated text says what is a vector, and clang 22 miscompiles loops whose constant condition cuts their range short (it
+# stores element 0 behind the last one; tests/runtime/test_compiler_faults.py holds the loop). Clang knows gcc's name.
 _OPTIONS = (
     "-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
     "-fno-tree-vectorize",
@@ -70,9 +70,16 @@ class CCompiler:
 
     def compile(self, source: KernelSource) -> Binary:
         """See `compiler.Compiler`; the text goes in by standard input, nothing but the result touches the disk."""
+        return self._run(source)
+
+    def machine_code(self, source: KernelSource, binary: Binary) -> str:
+        """See `compiler.Compiler`."""
+        return self._run(source, "-S").payload.decode(errors="replace")
+
+    def _run(self, source: KernelSource, *more: str) -> Binary:
         with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
-            output = Path(directory, "kernel.so")
-            command = [*self.command, *self.options, "-x", "c", "-", "-o", str(output)]
+            output = Path(directory, "kernel.out")
+            command = [*self.command, *self.options, *more, "-x", "c", "-", "-o", str(output)]
             log = run_compiler(command, source.text, source.name, directory)
             return Binary(output.read_bytes(), log)
 

@@ -34,27 +34,45 @@ class Compiler(Protocol):
         """The kernel compiled; BuildFailed carries the compiler's log."""
         ...
 
+    def machine_code(self, source: KernelSource, binary: Binary) -> str:
+        """The binary as assembly text for people, or a line that says what is needed to show it."""
+        ...
+
 
 def compile_cached(compiler: Compiler, source: KernelSource) -> Binary:
-    """The kernel compiled, or from the disk cache if the very same text was compiled by the very same compiler."""
+    """The kernel compiled, or from the disk cache if the very same text was compiled by the very same compiler.
+
+    Prints and dumps what CONVLOOM_DEBUG (2 timing, 3 source, 6 machine code) and CONVLOOM_DUMP ask for.
+    """
     key = CacheKey(source.name, f"{compiler.identity(source)}\n{source.text}".encode())
-    cache = current_cache()
-    found = cache.get(key)
-    if found is not None:
-        return Binary(*found)
-    _dump(source, _SUFFIXES[source.language], source.text.encode())
-    start = time.perf_counter()
-    binary = compiler.compile(source)
-    if settings.current().debug >= 2:
-        print(f"convloom: compiled {source.name} in {time.perf_counter() - start:.3f} s", file=sys.stderr)
-    _dump(source, ".bin", binary.payload)
-    _dump(source, ".log", binary.log.encode())
-    cache.put(key, binary.payload, binary.log)
+    name = f"{source.name}-{key.digest.hex()[:12]}"
+    _show(3, name + _SUFFIXES[source.language], source.text)
+    found = current_cache().get(key)
+    binary = Binary(*found) if found is not None else _compile(compiler, source, key, name)
+    if settings.current().debug >= 6 or settings.current().dump is not None:
+        _show(6, name + ".s", compiler.machine_code(source, binary))
+        _dump(name + ".bin", binary.payload)
+        _dump(name + ".log", binary.log.encode())
     return binary
 
 
-def _dump(source: KernelSource, suffix: str, content: bytes) -> None:
+def _compile(compiler: Compiler, source: KernelSource, key: CacheKey, name: str) -> Binary:
+    start = time.perf_counter()
+    binary = compiler.compile(source)
+    if settings.current().debug >= 2:
+        print(f"convloom: compiled {name} in {time.perf_counter() - start:.3f} s", file=sys.stderr)
+    current_cache().put(key, binary.payload, binary.log)
+    return binary
+
+
+def _show(level: int, name: str, text: str) -> None:
+    if settings.current().debug >= level:
+        print(f"convloom: {name}\n{text}", file=sys.stderr)
+    _dump(name, text.encode())
+
+
+def _dump(name: str, content: bytes) -> None:
     directory = settings.current().dump
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
-        Path(directory, source.name + suffix).write_bytes(content)
+        Path(directory, name).write_bytes(content)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from ctypes.util import find_library
 from dataclasses import dataclass
@@ -31,6 +35,7 @@ _WHEEL_PATTERNS = (
     "nvidia/cu13/bin/*/nvrtc64*.dll",
 )
 _SYSTEM_PATTERN = "cuda*/lib64/libnvrtc.so"
+_DISASSEMBLER = "nvdisasm"
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _SHARED = re.compile(r"(\d+) bytes smem")
@@ -57,6 +62,17 @@ class Nvrtc:
             return self._compile_program(program, source)
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def machine_code(self, source: KernelSource, binary: Binary) -> str:
+        """See `compiler.Compiler`; needs NVIDIA's disassembler."""
+        tool = _disassembler()
+        if tool is None:
+            return f"({_DISASSEMBLER} is needed to show machine code: pip install nvidia-cuda-nvdisasm)"
+        with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
+            cubin = Path(directory, "kernel.cubin")
+            cubin.write_bytes(binary.payload)
+            done = subprocess.run([tool, "-c", str(cubin)], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
 
     def _options(self, source: KernelSource) -> tuple[str, ...]:
         since, no_cache = _NO_CACHE
@@ -88,6 +104,13 @@ class Nvrtc:
 
     def _error(self, status: int) -> str:
         return self.library.nvrtcGetErrorString(status).decode()
+
+
+def _disassembler() -> str | None:
+    wheels = (
+        str(found.parent) for entry in sys.path for found in Path(entry or ".").glob(f"nvidia/*/bin/{_DISASSEMBLER}")
+    )
+    return shutil.which(_DISASSEMBLER, path=os.pathsep.join([*wheels, os.environ.get("PATH", "")]))
 
 
 def _by_pathfinder() -> Iterator[Path]:

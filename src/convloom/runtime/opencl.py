@@ -137,6 +137,10 @@ class OpenClDevice(Device):
         log = program.get_build_info(self.handle, self.api.program_build_info.LOG)
         return Binary(program.get_info(self.api.program_info.BINARIES)[0], log)
 
+    def machine_code(self, source: KernelSource, binary: Binary) -> str:
+        """See `compiler.Compiler`."""
+        return f"(the binary of {self.label} has no common text form; CONVLOOM_DUMP keeps it)"
+
     def _finished(self, program: Any, source: KernelSource) -> Any:
         try:
             with warnings.catch_warnings():

@@ -12,6 +12,7 @@ from convloom.runtime.build_once import BuildOnce
 
 CHUNKS_PER_THREAD = 8
 """Parts that a grid is cut into, per thread: enough to even out unequal blocks."""
+_STACK_BYTES = 16 * 2**20  # tiles of a block live on the stack; some systems give threads only half a megabyte
 
 type_of_task = Callable[[int, int], object]
 
@@ -115,8 +116,12 @@ class ThreadPool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._queue: SimpleQueue[_Job] = SimpleQueue()
-        for number in range(threads - 1):
-            threading.Thread(target=self._serve, name=f"convloom-cpu-{number}", daemon=True).start()
+        usual = threading.stack_size(_STACK_BYTES)
+        try:
+            for number in range(threads - 1):
+                threading.Thread(target=self._serve, name=f"convloom-cpu-{number}", daemon=True).start()
+        finally:
+            threading.stack_size(usual)
 
     def _serve(self) -> None:
         while True:
