@@ -340,6 +340,41 @@ def test_gemm_errors(text, message):
         parse_problem(text)
 
 
+def test_rocmlir_gen_lines():
+    line = (
+        "rocmlir-gen --operation conv_bwd_data -t f16 --arch gfx942 --fil_layout=k01gc --in_layout=n01gc "
+        "--out_layout=n01gk --batchsize=2 --in_channels=8 --out_channels=6 --groupsize=2 --in_h=9 --in_w=10 --fil_h=3 "
+        "--fil_w=2 --dilation_h=2 --conv_stride_w=3 --padding_h=2 --padding_w_l=1 --padding_w_r=0 -pv"
+    )
+    conv = parse(line)
+    assert sizes(conv) == (2, 8, (9, 10), 6, (9, 4))
+    assert (conv.direction, conv.src.dtype, conv.pad_begin) == (Direction.BWD_D, F16, (2, 1))
+    assert conv.src.layout == layout_from_tag("nhwc", (2, 8, 9, 10), TensorKind.ACTIVATION)
+    assert parse_problem(print_problem(conv, Notation.ROCMLIR_GEN)) == conv
+
+
+def test_rocmlir_gen_products():
+    line = "rocmlir-gen --operation gemm -t f16 -out_datatype f32 -g 3 -m 4 -k 5 -n 6 -transB --arch gfx942"
+    gemm = parse_problem(line)
+    assert gemm == parse_problem("-t f16 -out_datatype f32 -transA false -transB true -g 3 -m 4 -k 5 -n 6")
+    assert parse_problem(print_problem(gemm, Notation.ROCMLIR_GEN)) == gemm
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--operation attention -t f16", "'attention'"),
+        ("--operation conv --colour red", "--colour"),
+        ("--operation conv --in_h", "takes a value"),
+        ("--operation conv -t f32 --in_h 4 --fil_h 3", "--batchsize takes a number"),
+        ("--operation conv -t f9 --batchsize 1 --in_channels 1 --out_channels 1 --in_h 4 --fil_h 3", "-t must be one"),
+    ],
+)
+def test_rocmlir_gen_errors(text, message):
+    with pytest.raises(IllegalProblem, match=message):
+        parse_problem(text)
+
+
 # -- what cannot be said --------------------------------------------------------------------------------------------
 
 BASE = {"batch": 2, "in_channels": 4, "out_channels": 4, "in_spatial": (5, 5), "kernel": (3, 3)}

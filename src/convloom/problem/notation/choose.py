@@ -10,7 +10,7 @@ from convloom.errors import IllegalProblem
 from convloom.problem.conv import Conv, Direction
 from convloom.problem.gemm import Gemm
 from convloom.problem.layout_tags import ANY
-from convloom.problem.notation import benchdnn, miopen, rocmlir, rocmlir_gemm
+from convloom.problem.notation import benchdnn, miopen, rocmlir, rocmlir_gemm, rocmlir_gen
 from convloom.problem.notation.defaults import Defaults, Types, direction_named, refusal, types_named
 
 Problem = Conv | Gemm
@@ -23,6 +23,7 @@ class Notation(Enum):
     MIOPEN = "miopen"
     ROCMLIR = "rocmlir"
     ROCMLIR_GEMM = "rocmlir_gemm"
+    ROCMLIR_GEN = "rocmlir_gen"
 
 
 _GEMM_MARKS = frozenset(("-transA", "-transB", "-transO", "-out_datatype"))
@@ -33,6 +34,8 @@ def notation_of(text: str) -> Notation:
     words = text.split()
     if not words:
         raise IllegalProblem("a problem must not be empty; got an empty line; write e.g. mb1ic8ih5oc8oh5kh3ph1")
+    if rocmlir_gen.is_command(words):
+        return Notation.ROCMLIR_GEN
     if words[0] == "gemm" or _GEMM_MARKS & set(words):
         return Notation.ROCMLIR_GEMM
     if words[0].endswith(miopen.NAME):
@@ -78,6 +81,8 @@ def parse_problem(
 def parse_line(text: str, defaults: Defaults) -> Conv | Gemm:
     """`parse_problem` with the defaults as a record."""
     notation = notation_of(text)
+    if notation is Notation.ROCMLIR_GEN:
+        return rocmlir_gen.parse_problem(text, defaults)
     if notation is Notation.ROCMLIR_GEMM:
         return rocmlir_gemm.parse_gemm(text, defaults)
     if notation is Notation.ROCMLIR:
@@ -95,6 +100,8 @@ def print_problem(problem: Problem, notation: Notation | None = None) -> str:
     if notation is None:
         able = expressible(problem)
         notation = able[0] if able else (Notation.BENCHDNN if isinstance(problem, Conv) else Notation.ROCMLIR_GEMM)
+    if notation is Notation.ROCMLIR_GEN:
+        return rocmlir_gen.print_problem(problem)
     if notation is Notation.ROCMLIR_GEMM:
         return rocmlir_gemm.print_gemm(_as_gemm(problem))
     conv = _as_conv(problem, notation)
