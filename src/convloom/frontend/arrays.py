@@ -1,0 +1,172 @@
+"""One adapter from any array to what a kernel needs: address, shape, strides, element type, device."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convloom.dtypes import DType, dtype_of_numpy
+from convloom.errors import IllegalProblem, IllegalType
+from convloom.frontend import cupy_arrays, dlpack, opencl_arrays, torch_arrays
+from convloom.frontend.tensor import Tensor, check_alignment, whole_strides
+
+
+class Family(NamedTuple):
+    """What convloom knows of one kind of arrays.
+
+    `adapt(name, array)` describes an array; `allocate(shape, strides, dtype, device)` makes one of non-negative element
+    strides without gaps beyond them; `stream(array)` is the queue in which the array's framework works at the moment.
+    """
+
+    adapt: Callable[[str, Any], Tensor]
+    allocate: Callable[[tuple[int, ...], tuple[int, ...], DType, str], Any]
+    stream: Callable[[Any], Any]
+    check_writable: Callable[[str, Any], None]
+
+
+# --- NumPy ----------------------------------------------------------------------------------------------------------
+
+
+def _data_pointer() -> Callable[[Any], int]:
+    """How to read the address of an array's first element.
+
+    `array.ctypes.data` costs more than all else in a call. NumPy's binary interface fixes the place of the pointer (extension
+    modules read it in the same way, PyArray_DATA is a macro): right behind the object's header. Where that is not so, the
+    slow way is taken.
+    """
+    offset, read = object.__basicsize__, ctypes.c_void_p.from_address
+
+    def fast(array: Any) -> int:
+        return read(id(array) + offset).value or 0
+
+    def slow(array: Any) -> int:
+        return array.ctypes.data
+
+    sample = np.arange(6).reshape(2, 3)[:, ::-1]
+    return fast if sys.implementation.name == "cpython" and fast(sample) == slow(sample) else slow
+
+
+_address = _data_pointer()
+_known: dict[np.dtype[Any], tuple[DType, int]] = {}
+
+
+def _adapt_numpy(name: str, array: NDArray[Any]) -> Tensor:
+    dtype, size = _known.get(array.dtype) or _learn(name, array)
+    address = _address(array)
+    strides = array.strides
+    if size > 1:
+        strides = whole_strides(name, strides, size)
+        if address % size:
+            check_alignment(name, address, dtype)
+    return Tensor(address, array.shape, strides, dtype, "cpu")
+
+
+def _learn(name: str, array: NDArray[Any]) -> tuple[DType, int]:
+    """The element type of an array for the first time; IllegalType for those that convloom does not have."""
+    if not array.dtype.isnative:
+        raise IllegalType(
+            f"{name} must be in the byte order of this machine; got {array.dtype.str}; "
+            f"convert it by array.astype(array.dtype.newbyteorder('='))"
+        )
+    try:
+        dtype = dtype_of_numpy(array.dtype)
+    except IllegalType as error:
+        raise IllegalType(f"{name}: {error}") from None
+    _known[array.dtype] = dtype, dtype.nbytes
+    return dtype, dtype.nbytes
+
+
+def _allocate_numpy(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> NDArray[Any]:
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    storage = np.empty(0 if 0 in shape else extent, dtype.numpy)
+    return np.ndarray(shape, dtype.numpy, storage, 0, [stride * dtype.nbytes for stride in strides])
+
+
+def _check_numpy_writable(name: str, array: NDArray[Any]) -> None:
+    if not array.flags.writeable:
+        raise IllegalProblem(f"{name} must be writable; got a read-only array; pass a copy of it")
+
+
+def _no_stream(array: Any) -> None:
+    return None
+
+
+NUMPY = Family(_adapt_numpy, _allocate_numpy, _no_stream, _check_numpy_writable)
+
+
+# --- anything that speaks DLPack ------------------------------------------------------------------------------------
+
+
+def _adapt_dlpack(name: str, array: Any) -> Tensor:
+    found = dlpack.describe(name, array)
+    check_alignment(name, found.address, found.dtype)
+    return Tensor(found.address, found.shape, found.strides, found.dtype, found.device, found.capsule)
+
+
+def _allocate_dlpack(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> Any:
+    if device == "cpu":
+        return _allocate_numpy(shape, strides, dtype, device)
+    raise IllegalProblem(
+        f"convloom allocates results for NumPy, PyTorch and CuPy; the operands lie on {device} and are of another kind; "
+        "pass out="
+    )
+
+
+def _dlpack_stream(array: Any) -> Any:
+    """The stream that the producer declares; None (the legacy default stream) if it declares none or is on the host."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return None if interface is None else interface.get("stream")
+
+
+def _check_dlpack_writable(name: str, array: Any) -> None:
+    if dlpack.describe(name, array).read_only:
+        raise IllegalProblem(f"{name} must be writable; its producer exports it read-only; pass a copy of it")
+
+
+DLPACK = Family(_adapt_dlpack, _allocate_dlpack, _dlpack_stream, _check_dlpack_writable)
+
+TORCH = Family(torch_arrays.adapt, torch_arrays.allocate, torch_arrays.current_stream, torch_arrays.check_writable)
+CUPY = Family(cupy_arrays.adapt, cupy_arrays.allocate, cupy_arrays.current_stream, cupy_arrays.check_writable)
+OPENCL = Family(opencl_arrays.adapt, opencl_arrays.allocate, opencl_arrays.current_stream, opencl_arrays.check_writable)
+
+# Frameworks are recognised only if somebody else has imported them: no import costs, no dependency.
+_FRAMEWORKS = (("torch", "Tensor", TORCH), ("cupy", "ndarray", CUPY), ("pyopencl.array", "Array", OPENCL))
+_families: dict[type, Family] = {np.ndarray: NUMPY}
+
+
+def family_of(name: str, array: Any) -> Family:
+    """How to deal with arrays of this type; IllegalType for what is no array."""
+    found = _families.get(type(array))
+    if found is None:
+        found = _families[type(array)] = _recognised(name, array)
+    return found
+
+
+def _recognised(name: str, array: Any) -> Family:
+    if isinstance(array, np.ma.MaskedArray):
+        raise IllegalType(f"{name} must be an array without a mask; got a masked array; fill it first")
+    if isinstance(array, np.ndarray):
+        return NUMPY
+    for module, kind, family in _FRAMEWORKS:
+        owner = sys.modules.get(module)
+        if owner is not None and isinstance(array, getattr(owner, kind)):
+            return family
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return DLPACK
+    raise IllegalType(
+        f"{name} must be a NumPy array, a PyTorch tensor or another DLPack array; got {type(array).__name__}; "
+        "convert it, for example with numpy.asarray"
+    )
+
+
+def adapt(name: str, array: Any) -> Tensor:
+    """The array as a kernel sees it; nothing is copied, nothing waits.
+
+    IllegalType for what is no array or has elements that convloom does not know; IllegalProblem for misaligned memory.
+    """
+    return family_of(name, array).adapt(name, array)

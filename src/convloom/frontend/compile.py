@@ -1,0 +1,43 @@
+"""From a problem to a kernel on a device, each made once per process."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from convloom.errors import IllegalType
+from convloom.frontend.device_target import target_for
+from convloom.frontend.kernel import Kernel
+from convloom.problem.conv import Conv
+from convloom.problem.gemm import Gemm
+from convloom.problem.reference import Problem
+from convloom.runtime.build_once import BuildOnce
+from convloom.runtime.device import device_named
+from convloom.runtime.interface import Device
+from convloom.target.arch import Target
+
+
+class _Key(NamedTuple):
+    problem: Problem
+    device: Device
+    target: Target
+    plan: str | None
+
+
+_kernels: BuildOnce[_Key, Kernel] = BuildOnce()
+
+
+def compile(problem: Problem, device: str | Device = "cpu", plan: str | None = None) -> Kernel:
+    """The kernel of a problem (Conv or Gemm; sizes may be dims) on a device, planned, generated, built and loaded.
+
+    `plan`: a plan's text, used as it is; None lets the cost model choose. Equal arguments give the same kernel, which is made
+    once, whoever asks at the same time. Raises IllegalProblem for bad dims, Infeasible for a plan that cannot be built,
+    UnsupportedTarget for a device that is not here, BuildFailed if the vendor's compiler refuses the source.
+    """
+    if not isinstance(problem, Conv | Gemm):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise IllegalType(f"a problem is a Conv or a Gemm; got {type(problem).__name__}; build one of these")
+    found = device_named(device) if isinstance(device, str) else device
+    return _kernels.get(_Key(problem, found, target_for(found), plan), _make)
+
+
+def _make(key: _Key) -> Kernel:
+    return Kernel(key.problem, key.device, key.target, key.plan)

@@ -1,0 +1,316 @@
+"""A compiled problem: what it consists of, and the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from convloom.artifact import KernelSource, Requirement
+from convloom.compiler import contract
+from convloom.dtypes import S32, DType
+from convloom.errors import IllegalProblem, IllegalType
+from convloom.frontend.arrays import Family, family_of
+from convloom.frontend.dims import check_symbols, fact_texts
+from convloom.frontend.operand_terms import Terms, problem_terms
+from convloom.frontend.overlap import Reach, check_apart, reach_of
+from convloom.frontend.size_solver import SizeSolver, Values, compile_values
+from convloom.frontend.tensor import Tensor
+from convloom.frontend.variant import Variant
+from convloom.plan.choose import choose_plan, given_plan
+from convloom.plan.tiled import TiledPlan, plan_text
+from convloom.problem.contraction import Contraction
+from convloom.problem.conv import Scaling
+from convloom.problem.reference import Problem
+from convloom.runtime.build_once import BuildOnce
+from convloom.runtime.interface import Device
+from convloom.runtime.launch_expression import evaluate, violation
+from convloom.runtime.opencl import OpenClDevice
+from convloom.target.arch import Target
+
+_MOST_PLACEMENTS = 4096
+_NO_FACTORS = (1.0, 0.0)
+
+
+class _Placement(NamedTuple):
+    """All that follows from the shapes and strides of a call."""
+
+    symbols: Values
+    result_shape: tuple[int, ...]
+    result_strides: tuple[int, ...]
+    variant: Variant | None  # None: nothing to launch
+    reaches: tuple[Reach, ...]
+
+
+class Kernel:
+    """A problem compiled for one device; made by `convloom.compile`, safe for many threads.
+
+    The preferred variant may rely on more than the problem says (alignment of pointers, offsets that fit 32 bits). A call
+    that breaks this runs a general variant, built when first needed, so that every size that the declared facts allow is
+    accepted. A plan given as text is used as it is: there a broken condition is an error.
+    """
+
+    def __init__(self, problem: Problem, device: Device, target: Target, plan: str | None = None) -> None:
+        self.problem = problem
+        self.device = device
+        self.target = target
+        self._given = plan
+        self._has_factors = problem.scaling.alpha or problem.scaling.beta
+        self._terms = problem_terms(problem)
+        check_symbols(self._terms.symbols)
+        self._names = tuple(terms.name for terms in (*self._terms.inputs, self._terms.result))
+        self._dtypes = tuple(terms.dtype for terms in (*self._terms.inputs, self._terms.result))
+        self._place_name = "opencl" if isinstance(device, OpenClDevice) else device.name
+        self._solvers: dict[bool, SizeSolver] = {}
+        self._placements: dict[Any, _Placement] = {}
+        self._made: dict[str, Variant] = {}
+        self._variants: BuildOnce[str, Variant] = BuildOnce()
+        self._siblings: BuildOnce[Scaling, Kernel] = BuildOnce()
+        self._result_values = _result_values(self._terms.result)
+        self.contraction: Contraction | None = None if self._terms.empty else contract(problem)
+        self._preferred = None if self._terms.empty else self._variant("preferred" if plan is None else "given")
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> str:
+        """The plan of the preferred variant as text; empty if the result is known to be empty."""
+        return "" if self._preferred is None else plan_text(self._preferred.plan)
+
+    @property
+    def plan_record(self) -> TiledPlan | None:
+        """The plan of the preferred variant as a record."""
+        return None if self._preferred is None else self._preferred.plan
+
+    @property
+    def kernel_source(self) -> KernelSource | None:
+        """Text and launch arithmetic of the preferred variant."""
+        return None if self._preferred is None else self._preferred.source
+
+    @property
+    def source(self) -> str:
+        """The text of the preferred variant."""
+        return "" if self._preferred is None else self._preferred.source.text
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What a call must satisfy for the preferred variant: the declared facts first, then what its plan relies on."""
+        declared = [
+            Requirement(text, f"{symbol.name} was declared so")
+            for symbol in self._terms.symbols
+            for text in fact_texts(symbol)
+        ]
+        relied = () if self._preferred is None else self._preferred.requirements
+        return (*declared, *relied)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels built so far, the preferred one first."""
+        return tuple(self._made.values())
+
+    def __repr__(self) -> str:
+        return f"<convloom kernel on {self.device.name}: {self.plan or 'empty result'}>"
+
+    def _variant(self, label: str) -> Variant:
+        return self._variants.get(label, self._make_variant)
+
+    def _make_variant(self, label: str) -> Variant:
+        contraction = self.contraction
+        assert contraction is not None
+        if self._given is not None:
+            plan = given_plan(self._given, contraction, self.target)
+        else:
+            plan = choose_plan(contraction, self.target, general=label == "general")
+        made = self._made[label] = Variant(label, plan, contraction, self.target, self.device)
+        return made
+
+    # --- the call ---------------------------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        first: Any,
+        second: Any,
+        bias: Any = None,
+        out: Any = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        stream: Any = None,
+    ) -> Any:
+        """Computes the result into `out`, or into a new array of the kind of `first`; returns it.
+
+        `first` and `second` are (src, wei), (dst, wei), (src, dst) by the direction of a Conv, (a, b) of a Gemm, with the
+        logical shapes of the problem's docstring; a tensor of blocked layout is passed as its contiguous storage. The
+        result is alpha * product + beta * out + bias, where the problem's scaling allows the factors; beta = 0 does not read
+        `out`. `stream`: None takes the current one of the arrays' framework. On CUDA and OpenCL the call returns at once.
+        IllegalProblem names the rule, value and remedy; IllegalType where an argument's type or dtype is wrong.
+        """
+        if self._has_factors or alpha != 1.0 or beta != 0.0:
+            return self._scaled(alpha, beta, out)._run(first, second, bias, out, (float(alpha), float(beta)), stream)
+        return self._run(first, second, bias, out, _NO_FACTORS, stream)
+
+    def _run(self, first: Any, second: Any, bias: Any, out: Any, factors: tuple[float, float], stream: Any) -> Any:
+        family, tensors = self._adapted(first, second, bias)
+        if out is None:
+            placement = self._placed(tensors, None)
+            out = self._allocate(family, placement)
+            tensors.append(family.adapt(self._names[-1], out))
+        else:
+            tensors.append(self._adapted_result(out))
+            placement = self._placed(tensors, out)
+            self._check_apart(tensors, placement.reaches)
+        if placement.variant is not None:
+            if stream is None:
+                stream = family.stream(first)
+            self._launch(placement, tensors, factors, stream)
+        return out
+
+    def _scaled(self, alpha: float, beta: float, out: Any) -> Kernel:
+        """The kernel that needs exactly these factors: beta = 0 must not read the old result, and integers stay integers."""
+        allowed, integral = self.problem.scaling, self.problem.acc is S32
+        for name, factor, neutral, has in (("alpha", alpha, 1.0, allowed.alpha), ("beta", beta, 0.0, allowed.beta)):
+            if factor != neutral and not has:
+                raise IllegalProblem(
+                    f"a kernel takes {name} only if its problem says so; got {name}={factor} for {allowed}; "
+                    f"compile the problem with Scaling({name}=True)"
+                )
+        if beta != 0.0 and out is None:
+            raise IllegalProblem(f"beta scales the old content of out; got beta={beta} and no out; pass out=")
+        needed = Scaling(allowed.alpha and (alpha != 1.0 or not integral), allowed.beta and beta != 0.0)
+        return self if needed == allowed else self._siblings.get(needed, self._sibling)
+
+    def _sibling(self, scaling: Scaling) -> Kernel:
+        return Kernel(replace(self.problem, scaling=scaling), self.device, self.target, self._given)
+
+    # --- arrays -----------------------------------------------------------------------------------------------------
+
+    def _adapted(self, first: Any, second: Any, bias: Any) -> tuple[Family, list[Tensor]]:
+        names = self._names
+        family = family_of(names[0], first)
+        tensors = [family.adapt(names[0], first), family_of(names[1], second).adapt(names[1], second)]
+        if bias is not None or self.problem.bias is not None:
+            self._check_bias(bias)
+            tensors.append(family_of("bias", bias).adapt("bias", bias))
+        for tensor, dtype, name in zip(tensors, self._dtypes, names, strict=False):
+            if tensor.dtype is not dtype or tensor.device != self._place_name:
+                self._refuse(name, tensor, dtype)
+        return family, tensors
+
+    def _check_bias(self, bias: Any) -> None:
+        if bias is None:
+            raise IllegalProblem(f"the problem has a bias ({self.problem.bias}); got none; pass bias=")
+        if self.problem.bias is None:
+            raise IllegalProblem("the problem has no bias; got one; leave it out or compile the problem with bias=")
+
+    def _adapted_result(self, out: Any) -> Tensor:
+        name, dtype = self._names[-1], self._dtypes[-1]
+        family = family_of(name, out)
+        family.check_writable(name, out)
+        tensor = family.adapt(name, out)
+        if tensor.dtype is not dtype or tensor.device != self._place_name:
+            self._refuse(name, tensor, dtype)
+        return tensor
+
+    def _refuse(self, name: str, tensor: Tensor, dtype: DType) -> None:
+        if tensor.dtype is not dtype:
+            raise IllegalType(
+                f"{name} must have elements of type {dtype}; got {tensor.dtype}; convert it or compile the problem for it"
+            )
+        raise IllegalProblem(
+            f"all arrays must lie on the kernel's device, {self.device.name}; {name} lies on {tensor.device}; "
+            "move it there, or compile the problem for that device"
+        )
+
+    def _allocate(self, family: Family, placement: _Placement) -> Any:
+        strides = placement.result_strides
+        if min(strides, default=0) < 0:
+            raise IllegalProblem(
+                f"the inputs must determine the result's layout, with strides >= 0; {self._names[-1]} has "
+                f"{_layout_text(self._terms.result)}; pass out="
+            )
+        return family.allocate(placement.result_shape, strides, self._dtypes[-1], self._place_name)
+
+    def _check_apart(self, tensors: list[Tensor], reaches: tuple[Reach, ...]) -> None:
+        result, (begin, end) = tensors[-1], reaches[-1]
+        if not isinstance(result.address, int):
+            return
+        first, last = result.address + begin, result.address + end
+        for tensor, reach, name in zip(tensors[:-1], reaches, self._names, strict=False):
+            if tensor.address + reach.begin < last and first < tensor.address + reach.end:
+                check_apart(result, tensor, (self._names[-1], name))
+
+    # --- sizes ------------------------------------------------------------------------------------------------------
+
+    def _placed(self, tensors: list[Tensor], out: Any) -> _Placement:
+        key = (out is None, *[tensor[1:3] for tensor in tensors])
+        found = self._placements.get(key)
+        if found is None:
+            found = self._place(tensors, out)
+            if len(self._placements) >= _MOST_PLACEMENTS:
+                self._placements.clear()
+            self._placements[key] = found
+        return found
+
+    def _place(self, tensors: list[Tensor], out: Any) -> _Placement:
+        symbols = self._solver(out is not None)(
+            tuple([tensor.shape for tensor in tensors]), tuple([tensor.strides for tensor in tensors])
+        )
+        shape, strides = self._result_values(symbols)
+        empty = 0 in shape
+        return _Placement(
+            symbols, shape, strides, None if empty else self._fitting(symbols), tuple(map(reach_of, tensors))
+        )
+
+    def _solver(self, with_result: bool) -> SizeSolver:
+        found = self._solvers.get(with_result)
+        if found is None:
+            tensors = (*self._terms.inputs, self._terms.result) if with_result else self._terms.inputs
+            found = self._solvers[with_result] = SizeSolver(tensors, self._terms.symbols)
+        if found.undetermined:
+            names = ", ".join(symbol.name for symbol in found.undetermined)
+            remedy = "use each dim as an extent or a stride of some tensor" if with_result else "pass out="
+            raise IllegalProblem(f"the arrays must determine every dim; they leave {names} open; {remedy}")
+        return found
+
+    def _fitting(self, symbols: Values) -> Variant | None:
+        """The preferred variant if the sizes satisfy its conditions, else the general one."""
+        preferred = self._preferred
+        if preferred is None or preferred.fits(symbols):
+            return preferred
+        return self._fallback(preferred, symbols)
+
+    def _fallback(self, preferred: Variant, symbols: Values) -> Variant:
+        """The general variant, unless the plan was given: then IllegalProblem names the broken condition."""
+        if self._given is None:
+            return self._variant("general")
+        broken = next(item for item in preferred.requirements if not evaluate(item.condition, symbols))
+        raise IllegalProblem(f"{violation(broken, symbols)}; leave the plan out to have a variant for such calls")
+
+    def _launch(self, placement: _Placement, tensors: list[Tensor], factors: tuple[float, float], stream: Any) -> None:
+        variant, symbols = placement.variant, placement.symbols
+        assert variant is not None
+        by_name = {name: tensor.address for name, tensor in zip(self._names, tensors, strict=True)}
+        if variant.has_address_conditions:
+            addresses = {f"{name}_address": address for name, address in by_name.items()}
+            if not variant.aligned({**symbols, **addresses}):
+                variant = self._fallback(variant, {**symbols, **addresses})
+        floats = {"alpha": factors[0], "beta": factors[1]}
+        variant.built.launch([by_name[name] for name in variant.order], symbols, floats, stream)
+
+
+def _result_values(result: Terms) -> Callable[[Values], tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Shape and strides of the array that holds the result: its storage if the layout is blocked."""
+    if result.flat:
+        storage = compile_values((result.storage,))
+        return lambda symbols: (storage(symbols), (1,))
+    rank = len(result.shape)
+    both = compile_values((*result.shape, *result.layout.strides))
+
+    def values(symbols: Values) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        found = both(symbols)
+        return found[:rank], found[rank:]
+
+    return values
+
+
+def _layout_text(terms: Terms) -> str:
+    return f"strides ({', '.join(map(str, terms.layout.strides))})"

@@ -1,0 +1,64 @@
+"""Whether a result shares memory with an operand."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from convloom.errors import IllegalProblem
+from convloom.frontend.tensor import Tensor
+
+_MOST_WORK = 10_000  # candidate solutions that the exact answer may cost; beyond it the ranges decide
+
+
+class Reach(NamedTuple):
+    """The bytes of a tensor relative to its element of index 0: begin <= byte < end."""
+
+    begin: int
+    end: int
+
+
+def reach_of(tensor: Tensor) -> Reach:
+    """The range that a tensor's elements lie in; empty for an empty tensor."""
+    if 0 in tensor.shape:
+        return Reach(0, 0)
+    spans = [(extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True)]
+    size = tensor.dtype.nbytes
+    begin = sum(span for span in spans if span < 0) * size
+    return Reach(begin, (sum(span for span in spans if span > 0) + 1) * size)
+
+
+def check_apart(result: Tensor, operand: Tensor, names: tuple[str, str]) -> None:
+    """IllegalProblem if some byte belongs to both; to be asked when their ranges overlap."""
+    try:
+        shared = np.shares_memory(_bytes_of(result), _bytes_of(operand), max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        shared = True
+    if shared:
+        raise IllegalProblem(
+            f"a result must not share memory with an operand; {names[0]} at {result.address:#x} overlaps {names[1]} at "
+            f"{operand.address:#x}; pass another out or a copy"
+        )
+
+
+class _Memory:
+    """Describes memory to NumPy, which only compares addresses and never reads it."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
+
+
+def _bytes_of(tensor: Tensor) -> np.ndarray[Any, Any]:
+    size = tensor.dtype.nbytes
+    return np.asarray(
+        _Memory(
+            {
+                "version": 3,
+                "typestr": f"|V{size}",
+                "shape": tensor.shape,
+                "strides": tuple([stride * size for stride in tensor.strides]),
+                "data": (tensor.address, False),
+            }
+        )
+    )

@@ -1,0 +1,82 @@
+"""PyTorch tensors: recognised without importing PyTorch, read through its own fast accessors."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8, DType
+from convloom.errors import IllegalProblem, IllegalType
+from convloom.frontend.tensor import Tensor, check_alignment
+
+_NAMES = {
+    F64: "float64",
+    F32: "float32",
+    F16: "float16",
+    BF16: "bfloat16",
+    S32: "int32",
+    S8: "int8",
+    U8: "uint8",
+}
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]
+
+
+@cache
+def _dtypes() -> dict[Any, DType]:
+    return {getattr(_torch(), name): dtype for dtype, name in _NAMES.items()}
+
+
+@cache
+def _device_name(kind: str, index: int | None) -> str:
+    return kind if index is None or kind == "cpu" else f"{kind}:{index}"
+
+
+def adapt(name: str, tensor: Any) -> Tensor:
+    """See `arrays.adapt`. Also refused: tensors that take part in automatic differentiation, lazy views."""
+    if tensor.requires_grad:
+        _check_gradient(name)
+    dtype = _dtypes().get(tensor.dtype)
+    if dtype is None:
+        raise IllegalType(
+            f"elements of {name} must be one of {', '.join(_NAMES.values())}; got {tensor.dtype}; convert the tensor first"
+        )
+    _check_plain(name, tensor)
+    device = tensor.device
+    address = tensor.data_ptr()
+    check_alignment(name, address, dtype)
+    return Tensor(address, tuple(tensor.shape), tensor.stride(), dtype, _device_name(device.type, device.index))
+
+
+def _check_gradient(name: str) -> None:
+    if _torch().is_grad_enabled():
+        raise IllegalProblem(
+            f"convloom does not record gradients yet; {name} has requires_grad=True; "
+            f"pass {name}.detach() or call under torch.no_grad()"
+        )
+
+
+def _check_plain(name: str, tensor: Any) -> None:
+    if tensor.layout is not _torch().strided:
+        raise IllegalType(f"{name} must be a dense tensor; got layout {tensor.layout}; call .to_dense() first")
+    if tensor.is_neg() or tensor.is_conj():
+        raise IllegalProblem(f"{name} must not be a lazily negated view; got one; call .resolve_neg() first")
+
+
+def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> Any:
+    """See `arrays.Family`."""
+    torch = _torch()
+    return torch.empty_strided(shape, strides, dtype=getattr(torch, _NAMES[dtype]), device=device)
+
+
+def current_stream(tensor: Any) -> int | None:
+    """The handle of the stream that PyTorch uses on the tensor's GPU in this thread; None on the host."""
+    device = tensor.device
+    return _torch().cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
+
+
+def check_writable(name: str, tensor: Any) -> None:
+    """PyTorch has no read-only tensors."""

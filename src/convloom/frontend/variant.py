@@ -1,0 +1,49 @@
+"""One kernel of a problem: its plan, its source, and the conditions under which it may run."""
+
+from __future__ import annotations
+
+from convloom.artifact import KernelSource, Requirement
+from convloom.compiler import generate
+from convloom.expr import free_symbols
+from convloom.frontend.size_solver import Values, compile_values
+from convloom.plan.requirements import PlanRequirement, plan_requirements
+from convloom.plan.tiled import TiledPlan, plan_text
+from convloom.problem.contraction import Contraction
+from convloom.runtime.interface import Built, Device
+from convloom.target.arch import Target
+
+
+class Variant:
+    """A built kernel. `label` is `preferred`, `general` or `given`; `order` names its buffers in the order of a launch."""
+
+    def __init__(self, label: str, plan: TiledPlan, contraction: Contraction, target: Target, device: Device) -> None:
+        self.label = label
+        self.plan = plan
+        self.source: KernelSource = generate(contraction, target, plan).source
+        self.built: Built = device.build(self.source)
+        self.order = tuple(buffer.name for buffer in self.source.buffers)
+        conditions = plan_requirements(plan, contraction, target)
+        by_address = [item.condition for item in conditions if _mentions_address(item)]
+        self._fits = compile_values(item.condition for item in conditions if not _mentions_address(item))
+        self._aligned = compile_values(by_address)
+        self.has_address_conditions = bool(by_address)
+
+    def __repr__(self) -> str:
+        return f"<{self.label} variant: {plan_text(self.plan)}>"
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The conditions that its plan relies on beyond the declared facts."""
+        return self.source.requirements
+
+    def fits(self, symbols: Values) -> bool:
+        """Whether sizes and strides satisfy the conditions on them."""
+        return all(self._fits(symbols))
+
+    def aligned(self, symbols: Values) -> bool:
+        """Whether addresses (among the symbols, as `<buffer>_address`) satisfy the conditions on them."""
+        return all(self._aligned(symbols))
+
+
+def _mentions_address(item: PlanRequirement) -> bool:
+    return any(symbol.name.endswith("_address") for symbol in free_symbols(item.condition))
