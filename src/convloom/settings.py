@@ -112,7 +112,7 @@ KNOBS = (
     ),
     Knob(
         "CONVLOOM_BUILD_TIMEOUT", "build_timeout", _integer(1, 10**6), "seconds, 1 or more", "600",
-        "longest time that a vendor compiler may take over one kernel",
+        "longest time that a C compiler may take over one kernel",
     ),
     Knob(
         "CONVLOOM_DEBUG", "debug", _integer(0, 6), "an integer from 0 to 6", "0",

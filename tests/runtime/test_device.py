@@ -22,7 +22,7 @@ def test_every_kind_is_described():
     assert {item.name.partition(":")[0] for item in descriptions} == {"cpu", "cuda", "opencl"}
     for item in descriptions:
         assert item.summary
-        assert item.found or item.remedy.startswith("pip install")
+        assert item.found or item.remedy.startswith(("pip install", "apt-get install"))
 
 
 def test_missing_packages_name_the_command(monkeypatch):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from convloom.artifact import KernelSource, Language, ScalarKind
 from convloom.errors import IllegalProblem, UnsupportedTarget
 from convloom.runtime.compiler import compile_cached
-from convloom.runtime.cuda_driver import CudaContext, device_count
+from convloom.runtime.cuda_driver import DRIVER_REMEDY, CudaContext, device_count, load_bindings
 from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 from convloom.runtime.nvrtc import REMEDY, current_nvrtc, resources_from_log
@@ -206,14 +206,17 @@ class CudaDevice(Device):
 
 def describe_all() -> list[Description]:
     """Every GPU here, or one line that says what is missing."""
+    remedy = REMEDY
     try:
+        load_bindings()
+        remedy = DRIVER_REMEDY
         count = device_count()
         if count:
             return [CudaDevice(ordinal).describe() for ordinal in range(count)]
         missing = "the driver found no GPU"
     except UnsupportedTarget as error:
         missing = str(error)
-    return [Description("cuda", False, missing, (compile_only(),), REMEDY)]
+    return [Description("cuda", False, missing, (compile_only(),), remedy)]
 
 
 def compile_only() -> str:

@@ -12,6 +12,9 @@ from convloom.errors import UnsupportedTarget
 from convloom.runtime.interface import DeviceFailure
 from convloom.runtime.nvrtc import REMEDY
 
+DRIVER_REMEDY = "apt-get install nvidia-driver"
+"""Adds NVIDIA's driver on Debian; elsewhere the package has another name. It needs an NVIDIA GPU."""
+
 _LIMITS = {
     "grid_x": "CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X",
     "grid_y": "CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y",
@@ -75,19 +78,23 @@ class CudaContext:
             return self.call(function, *arguments)
 
 
+def load_bindings() -> Any:
+    """NVIDIA's bindings of the driver; UnsupportedTarget if they are not installed."""
+    try:
+        return import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise UnsupportedTarget(f"the cuda device needs NVIDIA's bindings; {error}; {REMEDY}") from None
+
+
 @cache
 def load_driver() -> Any:
     """NVIDIA's bindings with an initialised driver; UnsupportedTarget says what is missing."""
-    try:
-        api = import_module("cuda.bindings.driver")
-    except ImportError as error:
-        raise UnsupportedTarget(f"the cuda device needs NVIDIA's bindings; {error}; {REMEDY}") from None
+    api = load_bindings()
     try:
         (status,) = api.cuInit(0)
     except RuntimeError as error:
-        raise UnsupportedTarget(
-            f"the cuda device needs NVIDIA's driver; {str(error).splitlines()[0]}; install the driver of the GPU"
-        ) from None
+        why = str(error).splitlines()[0].rstrip(".")
+        raise UnsupportedTarget(f"the cuda device needs NVIDIA's driver; {why}; {DRIVER_REMEDY}") from None
     if status:
         raise UnsupportedTarget(f"the cuda device needs a GPU; cuInit gave {status!r}; check nvidia-smi")
     return api

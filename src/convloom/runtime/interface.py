@@ -15,7 +15,8 @@ from convloom.errors import ConvloomError, IllegalProblem, IllegalType, Unsuppor
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.launch_expression import Arithmetic, LaunchArguments
 
-type_of_buffer = Any  # an address (int) on cpu and cuda, a pyopencl buffer on opencl
+BufferHandle = Any
+"""An address (int) on cpu and cuda, a pyopencl buffer on opencl."""
 
 
 class DeviceFailure(ConvloomError, RuntimeError):
@@ -46,7 +47,7 @@ class Description:
 class DeviceMemory(ABC):
     """Bytes on a device, owned until `free` or the end of a `with` block. `handle` is what `launch` takes."""
 
-    handle: type_of_buffer
+    handle: BufferHandle
     nbytes: int
 
     @abstractmethod
@@ -98,7 +99,7 @@ class Built(ABC):
 
     def launch(
         self,
-        buffers: Sequence[type_of_buffer],
+        buffers: Sequence[BufferHandle],
         symbols: Mapping[str, int],
         floats: Mapping[str, float] | None = None,
         stream: Any = None,
@@ -123,10 +124,10 @@ class Built(ABC):
             self._start(arguments, buffers, stream)
 
     @abstractmethod
-    def _start(self, arguments: LaunchArguments, buffers: Sequence[type_of_buffer], stream: Any) -> None:
+    def _start(self, arguments: LaunchArguments, buffers: Sequence[BufferHandle], stream: Any) -> None:
         """Enqueues a call with checked arguments and a grid that is not empty."""
 
-    def _address(self, buffer: type_of_buffer) -> int:
+    def _address(self, buffer: BufferHandle) -> int:
         """The byte address behind a buffer, for alignment requirements."""
         if type(buffer) is not int:
             raise IllegalType(

@@ -51,7 +51,7 @@ class LaunchArguments(NamedTuple):
     floats: tuple[float, ...]
 
 
-type_of_arithmetic = Callable[[Mapping[str, int], Mapping[str, float]], "LaunchArguments | None"]
+ArithmeticFunction = Callable[[Mapping[str, int], Mapping[str, float]], "LaunchArguments | None"]
 
 
 class Arithmetic:
@@ -203,7 +203,7 @@ class _Writer:
     def _translate(self, expression: str) -> str:
         return ast.unparse(_Rename(self.symbols).visit(_parse(expression)))
 
-    def function(self) -> type_of_arithmetic:
+    def function(self) -> ArithmeticFunction:
         """The compiled function."""
         scope: dict[str, Any] = {
             "__builtins__": {},

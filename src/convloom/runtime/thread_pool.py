@@ -14,7 +14,7 @@ CHUNKS_PER_THREAD = 8
 """Parts that a grid is cut into, per thread: enough to even out unequal blocks."""
 _STACK_BYTES = 16 * 2**20  # tiles of a block live on the stack; some systems give threads only half a megabyte
 
-type_of_task = Callable[[int, int], object]
+Task = Callable[[int, int], object]
 
 
 class _Job:
@@ -34,7 +34,7 @@ class _Job:
         "_waiting",
     )
 
-    def __init__(self, task: type_of_task, first: int, last: int, chunks: int) -> None:
+    def __init__(self, task: Task, first: int, last: int, chunks: int) -> None:
         self._task = task
         self._first = first
         self._last = last
@@ -127,7 +127,7 @@ class ThreadPool:
         while True:
             self._queue.get().help()
 
-    def run(self, task: type_of_task, first: int, last: int) -> None:
+    def run(self, task: Task, first: int, last: int) -> None:
         """Calls `task(a, b)` on ranges that cover range(first, last) once; returns when all are done."""
         total = last - first
         if total <= 0:
