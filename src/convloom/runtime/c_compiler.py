@@ -21,7 +21,8 @@ from convloom.runtime.compiler import Binary, compile_cached
 
 # IEEE semantics stay: no -ffast-math. Contraction to fma only drops a rounding. No automatic loop vectorisation:
 # generated text says what is a vector, and clang 22 miscompiles loops whose constant condition cuts their range short
-# (it stores element 0 behind the last one; tests/runtime/test_compiler_faults.py holds the loop). Clang knows gcc's name.
+# (it stores element 0 behind the last one; tests/runtime/test_compiler_faults.py holds the loop). Clang knows gcc's
+# name of the option.
 _OPTIONS = (
     "-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
     "-fno-tree-vectorize",
