@@ -62,8 +62,6 @@ IDENTICAL = [
     (a.lt(b).eq(0), a.ge(b)),
     (a.lt(b).ne(0), a.lt(b)),
     (all_of(a.lt(b), b.lt(c)), all_of(b.lt(c), a.lt(b), a.lt(b))),
-    (all_of(a.lt(b), a.ge(b)), const(0)),
-    (any_of(a.lt(b), a.ge(b)), const(1)),
     (all_of(), const(1)),
     (any_of(), const(0)),
     (negate(all_of(a.lt(b), b.lt(c))), any_of(a.ge(b), b.ge(c))),

@@ -216,6 +216,8 @@ SIMPLIFIED = [
     ("0 <= a and a < 5 and 0 < a", "0 < a and a < 5"),
     ("a < 5 and 7 < a", "0"),
     ("a < 5 or 3 < a", "1"),
+    ("a < b and b <= a", "0"),
+    ("a < b or b <= a", "1"),
     ("select(i < 8, a, b)", "a"),
     ("((x % M) * 8 + (a * M) * 8 + i) // (8 * M)", "a"),
 ]

@@ -29,29 +29,46 @@ def _truth(value: bool) -> Expr:
     return ONE if value else ZERO
 
 
-def _sides(constant: int, terms: dict[Expr, int]) -> tuple[Expr, Expr]:
-    """(left, right) without negative coefficients, left - right being the given difference."""
-    left = {atom: coefficient for atom, coefficient in terms.items() if coefficient > 0}
-    right = {atom: -coefficient for atom, coefficient in terms.items() if coefficient < 0}
-    onto_left = not left or (constant > 0 and bool(right))  # an empty side shows the constant
-    return (
-        combine(constant if onto_left else 0, left),
-        combine(0 if onto_left else -constant, right),
-    )
+def _difference(a: Expr, b: Expr) -> tuple[int, dict[Expr, int]]:
+    """(constant, terms) of a - b, without building it."""
+    constant, terms = linear_form(a)
+    other_constant, other_terms = linear_form(b)
+    result = dict(terms)
+    for atom, coefficient in other_terms:
+        total = result.get(atom, 0) - coefficient
+        if total:
+            result[atom] = total
+        else:
+            del result[atom]
+    return constant - other_constant, result
+
+
+def _sides(constant: int, terms: dict[Expr, int], divisor: int) -> tuple[Expr, Expr]:
+    """(left, right) without negative coefficients, left - right being constant + terms / divisor."""
+    left: dict[Expr, int] = {}
+    right: dict[Expr, int] = {}
+    for atom, coefficient in terms.items():
+        reduced = coefficient // divisor
+        if reduced > 0:
+            left[atom] = reduced
+        else:
+            right[atom] = -reduced
+    if not left or (constant > 0 and right):  # an empty side shows the constant
+        return combine(constant, left), combine(0, right)
+    return combine(0, left), combine(-constant, right)
 
 
 @lru_cache(maxsize=MEMO_SIZE)
 def less(a: Expr, b: Expr) -> Expr:
     """1 where a < b, else 0."""
-    constant, terms = linear_form(a - b)
+    constant, terms = _difference(a, b)
     if not terms:
         return _truth(constant < 0)
-    content = math.gcd(*[coefficient for _, coefficient in terms])
-    divided = {atom: coefficient // content for atom, coefficient in terms}
+    content = math.gcd(*terms.values())
     constant = -((-constant - 1) // content) - 1  # content*L + c < 0  <=>  L <= floor((-c - 1) / content)
     if constant == -1:
-        return intern(Op.LE, _sides(0, divided))
-    return intern(Op.LT, _sides(constant, divided))
+        return intern(Op.LE, _sides(0, terms, content))
+    return intern(Op.LT, _sides(constant, terms, content))
 
 
 def less_equal(a: Expr, b: Expr) -> Expr:
@@ -62,17 +79,18 @@ def less_equal(a: Expr, b: Expr) -> Expr:
 @lru_cache(maxsize=MEMO_SIZE)
 def equal(a: Expr, b: Expr) -> Expr:
     """1 where a equals b, else 0."""
-    constant, terms = linear_form(a - b)
+    constant, terms = _difference(a, b)
     if not terms:
         return _truth(constant == 0)
-    content = math.gcd(*[coefficient for _, coefficient in terms])
+    content = math.gcd(*terms.values())
     if constant % content:
         return ZERO
-    if len(terms) == 1 and terms[0][0].op in TRUTH_OPS and constant in (0, -terms[0][1]):
-        return terms[0][0] if constant else negate(terms[0][0])
-    if terms[0][1] < 0:
+    first = min(terms, key=key_of)
+    if len(terms) == 1 and first.op in TRUTH_OPS and constant in (0, -terms[first]):
+        return first if constant else negate(first)
+    if terms[first] < 0:
         content = -content
-    return intern(Op.EQ, _sides(constant // content, {atom: coefficient // content for atom, coefficient in terms}))
+    return intern(Op.EQ, _sides(constant // content, terms, content))
 
 
 def unequal(a: Expr, b: Expr) -> Expr:
@@ -119,12 +137,15 @@ def negate(p: ExprLike) -> Expr:
             return intern(Op.NOT, (node,)) if is_truth(node) else equal(node, ZERO)
 
 
+_ORDERS = frozenset((Op.LT, Op.LE))  # their complements are left to the simplifier, to keep this cheap
+
+
 def _connect(op: Op, neutral: Expr, absorbing: Expr, parts: tuple[ExprLike, ...]) -> Expr:
     seen: set[Expr] = set()
     stack = [as_truth(part) for part in parts]
     while stack:
         part = stack.pop()
-        if part is absorbing or negate(part) in seen:
+        if part is absorbing or (part.op not in _ORDERS and negate(part) in seen):
             return absorbing
         if part.op is op:
             stack.extend(part.args)

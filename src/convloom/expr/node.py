@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, unique
-from typing import Final, SupportsIndex, TypeVar
+from typing import Final, SupportsIndex, TypeVar, cast
 
 from convloom.errors import IllegalProblem, IllegalType, InternalError
 
@@ -72,61 +72,61 @@ class Expr:
         self.key: Final = key
 
     def __add__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.ADD](self, as_expr(other))
+        return BINARY[Op.ADD](self, _lifted(other))
 
     def __radd__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.ADD](as_expr(other), self)
+        return BINARY[Op.ADD](_lifted(other), self)
 
     def __sub__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.ADD](self, BINARY[Op.MUL](as_expr(other), MINUS_ONE))
+        return BINARY[Op.ADD](self, BINARY[Op.MUL](_lifted(other), MINUS_ONE))
 
     def __rsub__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.ADD](as_expr(other), BINARY[Op.MUL](self, MINUS_ONE))
+        return BINARY[Op.ADD](_lifted(other), BINARY[Op.MUL](self, MINUS_ONE))
 
     def __mul__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.MUL](self, as_expr(other))
+        return BINARY[Op.MUL](self, _lifted(other))
 
     def __rmul__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.MUL](as_expr(other), self)
+        return BINARY[Op.MUL](_lifted(other), self)
 
     def __neg__(self) -> Expr:
         return BINARY[Op.MUL](self, MINUS_ONE)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.FLOORDIV](self, as_expr(other))
+        return BINARY[Op.FLOORDIV](self, _lifted(other))
 
     def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.FLOORDIV](as_expr(other), self)
+        return BINARY[Op.FLOORDIV](_lifted(other), self)
 
     def __mod__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.MOD](self, as_expr(other))
+        return BINARY[Op.MOD](self, _lifted(other))
 
     def __rmod__(self, other: ExprLike) -> Expr:
-        return BINARY[Op.MOD](as_expr(other), self)
+        return BINARY[Op.MOD](_lifted(other), self)
 
     def lt(self, other: ExprLike) -> Expr:
         """1 if self < other, else 0."""
-        return BINARY[Op.LT](self, as_expr(other))
+        return BINARY[Op.LT](self, _lifted(other))
 
     def le(self, other: ExprLike) -> Expr:
         """1 if self <= other, else 0."""
-        return BINARY[Op.LE](self, as_expr(other))
+        return BINARY[Op.LE](self, _lifted(other))
 
     def gt(self, other: ExprLike) -> Expr:
         """1 if self > other, else 0."""
-        return BINARY[Op.LT](as_expr(other), self)
+        return BINARY[Op.LT](_lifted(other), self)
 
     def ge(self, other: ExprLike) -> Expr:
         """1 if self >= other, else 0."""
-        return BINARY[Op.LE](as_expr(other), self)
+        return BINARY[Op.LE](_lifted(other), self)
 
     def eq(self, other: ExprLike) -> Expr:
         """1 if the values are equal, else 0 (`==` compares the nodes)."""
-        return BINARY[Op.EQ](self, as_expr(other))
+        return BINARY[Op.EQ](self, _lifted(other))
 
     def ne(self, other: ExprLike) -> Expr:
         """1 if the values differ, else 0 (`!=` compares the nodes)."""
-        return BINARY[Op.NE](self, as_expr(other))
+        return BINARY[Op.NE](self, _lifted(other))
 
     @property
     def is_const(self) -> bool:
@@ -152,7 +152,7 @@ class Expr:
             return const, (self.value,)
         if self.op is Op.SYM:
             return _intern_symbol, (self.name, self.facts)
-        return intern, (self.op, self.args)
+        return (intern_scaled, self.args) if is_scaled(self) else (intern, (self.op, self.args))
 
 
 ExprLike = Expr | SupportsIndex
@@ -166,6 +166,9 @@ _NO_FACTS: Final = Facts()
 _CONSTANTS: dict[int, Expr] = {}
 _SYMBOLS: dict[tuple[str, Facts], Expr] = {}
 _NODES: dict[tuple[Op, tuple[Expr, ...]], Expr] = {}
+
+
+key_of: Final[Callable[[Expr], tuple[object, ...]]] = operator.attrgetter("key")
 
 
 def const(value: SupportsIndex) -> Expr:
@@ -182,6 +185,10 @@ def _intern_constant(value: SupportsIndex) -> Expr:
             f"index expressions hold integers; got {value!r} of type {type(value).__name__}; convert it with int()"
         ) from None
     return _CONSTANTS.setdefault(number, Expr(Op.CONST, (), number, "", _NO_FACTS, (0, number)))
+
+
+def _lifted(value: ExprLike) -> Expr:
+    return value if type(value) is Expr else const(cast("SupportsIndex", value))
 
 
 def as_expr(value: ExprLike) -> Expr:
@@ -221,14 +228,24 @@ def intern(op: Op, args: tuple[Expr, ...]) -> Expr:
     """The one node of this operator and arguments, which the caller has already brought into canonical form."""
     found = _NODES.get((op, args))
     if found is None:
-        key = (int(op), *[arg.key for arg in args])
+        key = (int(op), *map(key_of, args))
         found = _NODES.setdefault((op, args), Expr(op, args, 0, "", _NO_FACTS, key))
     return found
 
 
-def key_of(node: Expr) -> tuple[object, ...]:
-    """The sort key of a node."""
-    return node.key
+def intern_scaled(atom: Expr, coefficient: Expr) -> Expr:
+    """The one node of atom * coefficient, a constant neither 0 nor 1. It is sorted right behind its atom."""
+    args = (atom, coefficient)
+    found = _NODES.get((Op.MUL, args))
+    if found is None:
+        key = (*atom.key, coefficient.key)
+        found = _NODES.setdefault((Op.MUL, args), Expr(Op.MUL, args, 0, "", _NO_FACTS, key))
+    return found
+
+
+def is_scaled(node: Expr) -> bool:
+    """True for atom * constant."""
+    return node.op is Op.MUL and node.args[-1].op is Op.CONST
 
 
 ZERO: Final = const(0)

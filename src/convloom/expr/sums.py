@@ -7,7 +7,20 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from convloom.expr.node import BINARY, ONE, ZERO, Expr, ExprLike, Op, as_expr, const, intern, key_of
+from convloom.expr.node import (
+    BINARY,
+    ONE,
+    ZERO,
+    Expr,
+    ExprLike,
+    Op,
+    as_expr,
+    const,
+    intern,
+    intern_scaled,
+    is_scaled,
+    key_of,
+)
 
 MEMO_SIZE = 1 << 17
 
@@ -43,64 +56,95 @@ def _linear_form(node: Expr) -> LinearForm:
 
 
 def _term(node: Expr) -> tuple[Expr, int]:
-    if node.op is Op.MUL:
-        last = node.args[-1]
-        if last.op is Op.CONST:
-            return node.args[0], last.value
-    return node, 1
+    return (node.args[0], node.args[1].value) if is_scaled(node) else (node, 1)
 
 
 def scaled(atom: Expr, coefficient: int) -> Expr:
     """The node of coefficient * atom, for an atom of a linear form and a non-zero coefficient."""
-    return atom if coefficient == 1 else intern(Op.MUL, (atom, const(coefficient)))
+    return atom if coefficient == 1 else intern_scaled(atom, const(coefficient))
 
 
 def combine(constant: int, terms: dict[Expr, int]) -> Expr:
     """The node of a linear combination of atoms; zero coefficients are dropped."""
-    kept = [atom for atom, coefficient in terms.items() if coefficient]
-    if not kept:
-        return const(constant)
-    if len(kept) == 1 and not constant:
-        return scaled(kept[0], terms[kept[0]])
-    kept.sort(key=key_of)
-    args = [scaled(atom, terms[atom]) for atom in kept]
+    nodes = [scaled(atom, coefficient) for atom, coefficient in terms.items() if coefficient]
+    if len(nodes) > 1:
+        nodes.sort(key=key_of)
+    return _sum_node(tuple(nodes), constant)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """Sum a + b, like terms merged."""
+    if b.op is Op.CONST:
+        return _add_constant(a, b.value) if b.value else a
+    if a.op is Op.CONST:
+        return _add_constant(b, a.value) if a.value else b
+    return _add_sums(a, b)
+
+
+def _add_constant(e: Expr, constant: int) -> Expr:
+    if e.op is not Op.ADD:
+        return const(e.value + constant) if e.op is Op.CONST else intern(Op.ADD, (e, const(constant)))
+    terms, last = e.args, e.args[-1]
+    if last.op is Op.CONST:
+        terms = terms[:-1]
+        constant += last.value
+    return _sum_node(terms, constant)
+
+
+def _sum_node(terms: tuple[Expr, ...], constant: int) -> Expr:
+    """The node of sorted, merged terms and a constant."""
     if constant:
-        args.append(const(constant))
-    return intern(Op.ADD, tuple(args))
+        return intern(Op.ADD, (*terms, const(constant))) if terms else const(constant)
+    if len(terms) == 1:
+        return terms[0]
+    return intern(Op.ADD, terms) if terms else ZERO
 
 
 @lru_cache(maxsize=MEMO_SIZE)
-def add(a: Expr, b: Expr) -> Expr:
-    """Sum a + b, like terms merged."""
-    if a is ZERO:
-        return b
-    if b is ZERO:
-        return a
-    left, right = linear_form(a), linear_form(b)
-    terms = dict(left.terms)
-    for atom, coefficient in right.terms:
-        terms[atom] = terms.get(atom, 0) + coefficient
-    return combine(left.constant + right.constant, terms)
+def _add_sums(a: Expr, b: Expr) -> Expr:
+    terms: dict[Expr, Expr] = {}  # atom -> term
+    constant = _collect(a, terms) + _collect(b, terms)
+    return _sum_node(tuple(sorted(terms.values(), key=key_of)), constant)
+
+
+def _collect(e: Expr, terms: dict[Expr, Expr]) -> int:
+    """Adds the terms of e to the terms, returns its constant."""
+    constant = 0
+    for term in e.args if e.op is Op.ADD else (e,):
+        if term.op is Op.CONST:
+            constant = term.value
+            continue
+        atom = term.args[0] if is_scaled(term) else term
+        present = terms.get(atom)
+        if present is None:
+            terms[atom] = term
+        else:
+            total = _term(present)[1] + _term(term)[1]
+            if total:
+                terms[atom] = scaled(atom, total)
+            else:
+                del terms[atom]
+    return constant
 
 
 def sum_of(parts: Iterable[Expr]) -> Expr:
     """The sum of any number of expressions."""
-    constant, terms = 0, dict[Expr, int]()
-    for part in parts:
-        form = linear_form(part)
-        constant += form.constant
-        for atom, coefficient in form.terms:
-            terms[atom] = terms.get(atom, 0) + coefficient
-    return combine(constant, terms)
+    terms: dict[Expr, Expr] = {}
+    constant = sum([_collect(part, terms) for part in parts])
+    return _sum_node(tuple(sorted(terms.values(), key=key_of)), constant)
 
 
-@lru_cache(maxsize=MEMO_SIZE)
 def multiply(a: Expr, b: Expr) -> Expr:
     """Product a * b; a constant is distributed over a sum, two non-constants become a sorted product of atoms."""
     if b.op is Op.CONST:
         return _scale(a, b.value)
     if a.op is Op.CONST:
         return _scale(b, a.value)
+    return _multiply_sums(a, b)
+
+
+@lru_cache(maxsize=MEMO_SIZE)
+def _multiply_sums(a: Expr, b: Expr) -> Expr:
     left, left_factors = _factors(a)
     right, right_factors = _factors(b)
     factors = sorted(left_factors + right_factors, key=key_of)
@@ -117,11 +161,12 @@ def _scale(e: Expr, factor: int) -> Expr:
     if e.op is not Op.ADD:
         atom, coefficient = _term(e)
         return scaled(atom, coefficient * factor)
-    constant, terms = linear_form(e)
-    args = [scaled(atom, coefficient * factor) for atom, coefficient in terms]
-    if constant:
-        args.append(const(constant * factor))
-    return intern(Op.ADD, tuple(args))
+    return _scale_sum(e, factor)
+
+
+@lru_cache(maxsize=MEMO_SIZE)
+def _scale_sum(e: Expr, factor: int) -> Expr:
+    return intern(Op.ADD, tuple([_scale(term, factor) for term in e.args]))
 
 
 def _factors(e: Expr) -> tuple[int, tuple[Expr, ...]]:
