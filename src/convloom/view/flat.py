@@ -37,11 +37,23 @@ class Check:
     size: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transform as `View.access` runs it: its names, the forms of its outputs, whether it guards or divides."""
+
+    transform: Transform
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, Form], ...]
+    guarded: bool
+    divides: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Flat:
     """A view as forms over its axes, of every coordinate by name; checks that nothing can violate are left out."""
 
     axes: tuple[Axis, ...]
+    steps: tuple[Step, ...]
     values: dict[str, Form]
     checks: tuple[Check, ...]
     domain: Domain
@@ -50,6 +62,9 @@ class Flat:
     def offset(self) -> Form:
         """The form of the offset."""
         return self.values[OFFSET]
+
+
+_DIVIDING = (Split, Modulo)
 
 
 def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
@@ -61,6 +76,7 @@ def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
     domain = Domain({axis.name: axis.extent for axis in axes})
     values = {axis.name: constant_form(ZERO) if axis.extent is ONE else axis_form(axis.name) for axis in axes}
     checks: list[Check] = []
+    steps: list[Step] = []
     for transform in transforms:
         inputs = tuple(values[name] for name in transform.inputs)
         values.update(zip(transform.outputs, _outputs(transform, inputs, domain), strict=True))
@@ -73,7 +89,9 @@ def flatten(axes: tuple[Axis, ...], transforms: tuple[Transform, ...]) -> Flat:
                 values[guard.coordinate] = constant_form(least)
             if lower or upper:
                 checks.append(Check(guard.coordinate, form, lower, upper, guard.size))
-    return Flat(axes, values, tuple(_independent(checks)), domain)
+        outputs = tuple((name, values[name]) for name in transform.outputs)
+        steps.append(Step(transform, transform.inputs, outputs, guard is not None, isinstance(transform, _DIVIDING)))
+    return Flat(axes, tuple(steps), values, tuple(_independent(checks)), domain)
 
 
 def _independent(checks: list[Check]) -> list[Check]:

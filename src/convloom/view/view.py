@@ -20,8 +20,6 @@ from convloom.view.transform import (
     Guard,
     Index,
     IntArray,
-    Modulo,
-    Split,
     Transform,
     rebuild,
 )
@@ -99,7 +97,7 @@ class View:
     def _access_expressions(self, coordinates: Mapping[str, ExprLike]) -> Access[Expr]:
         known = flat(self)
         given = {name: as_expr(value) for name, value in coordinates.items()}
-        offset, guarded = _run_expressions(self.transforms, given, known)
+        offset, guarded = _run_expressions(given, known)
         conditions: dict[Expr, None] = {}
         for check in known.checks:
             value = guarded[check.coordinate]
@@ -199,9 +197,7 @@ def _run_arrays(
     return values
 
 
-def _run_expressions(
-    transforms: Iterable[Transform], given: dict[str, Expr], known: Flat
-) -> tuple[Expr, dict[str, Expr]]:
+def _run_expressions(given: dict[str, Expr], known: Flat) -> tuple[Expr, dict[str, Expr]]:
     """(offset, guarded coordinates as they are before their guard).
 
     A coordinate whose form is a constant, or that of an earlier one, takes that one's expression. So what a Join puts
@@ -211,19 +207,18 @@ def _run_expressions(
     values = dict(given)
     guarded: dict[str, Expr] = {}
     by_form = {known.values[name]: value for name, value in given.items()}
-    for transform in transforms:
-        outputs = transform.index(tuple([values[name] for name in transform.inputs]), _same)
-        tidy = isinstance(transform, Split | Modulo)
-        if transform.guard is not None:
-            guarded[transform.guard.coordinate] = outputs[0]
-        for name, output in zip(transform.outputs, outputs, strict=True):
-            form = known.values[name]
+    for step in known.steps:
+        outputs = step.transform.index(tuple([values[name] for name in step.inputs]), _same)
+        if step.guarded:
+            guarded[step.outputs[0][0]] = outputs[0]
+        for (name, form), output in zip(step.outputs, outputs, strict=True):
             if not form.terms:
                 values[name] = form.constant
-            elif tidy:
-                values[name] = by_form.setdefault(form, _tidied(output))
-            else:
-                values[name] = by_form.setdefault(form, output)
+                continue
+            found = by_form.get(form)
+            if found is None:
+                found = by_form[form] = _tidied(output) if step.divides else output
+            values[name] = found
     return values[OFFSET], guarded
 
 
