@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 
-from convloom.expr import Expr, ceil_div, const, sym
+from convloom.expr import Expr, ceil_div, const
 from convloom.problem.contraction import (
     AxisKind,
     Contraction,
@@ -23,6 +23,7 @@ from convloom.problem.contraction import (
     Operand,
     PhaseParameter,
     classify_axes,
+    phase_parameter,
 )
 from convloom.problem.conv import Conv, Direction, Role
 from convloom.problem.geometry import Window
@@ -143,11 +144,6 @@ def _parameters(letter: str, residues: Sequence[_Residue]) -> list[PhaseParamete
         "taps": [residue.taps for residue in residues],
     }
     return [phase_parameter(f"{name}_{letter}", tuple(values)) for name, values in columns.items()]
-
-
-def phase_parameter(name: str, values: tuple[int, ...]) -> PhaseParameter:
-    """The parameter with its range and common divisor as facts of its symbol."""
-    return PhaseParameter(sym(name, divisor=max(gcd(*values), 1), lo=min(values), hi=max(values)), values)
 
 
 def _unit_stride_taps(conv: Conv, dim: int, letter: str) -> _Taps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import gcd
 
 from convloom.dtypes import DType
 from convloom.expr import Expr, bounds, const, free_symbols, sym
@@ -44,6 +45,11 @@ class PhaseParameter:
 
     symbol: Expr
     values: tuple[int, ...]
+
+
+def phase_parameter(name: str, values: tuple[int, ...]) -> PhaseParameter:
+    """The parameter with its range and common divisor as facts of its symbol."""
+    return PhaseParameter(sym(name, divisor=max(gcd(*values), 1), lo=min(values), hi=max(values)), values)
 
 
 @dataclass(frozen=True, slots=True)
