@@ -55,3 +55,17 @@ def test_an_unknown_target_is_refused():
     result = CliRunner().invoke(app, ["emit", STRIDED, "--target", "z80"])
     assert result.exit_code == 2
     assert "z80" in result.stderr
+
+
+def test_the_key_names_no_layout():
+    assert "k=8:196,3:14,3:1" in run("key", STRIDED)
+
+
+def test_a_1x1_convolution_has_the_key_of_its_product():
+    tags = ("--stag", "nhwc", "--wtag", "axb", "--dtag", "nhwc")
+    convolution = run("key", "mb2ic64ih56oc64oh56kh1", *tags)
+    assert convolution == run("key", "gemm -m 6272 -k 64 -n 64 -transB true")
+
+
+def test_the_key_depends_on_the_direction():
+    assert run("key", STRIDED) != run("key", STRIDED, "--dir", "bwd_w")

@@ -23,6 +23,7 @@ app.command("run")(run.run)
 app.command("check")(check.check)
 app.command("explain")(explain.explain)
 app.command("emit")(explain.emit)
+app.command("key")(explain.key)
 app.command("model")(model.model)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convloom.artifact import Language
-from convloom.compiler import Generated, contract, generate, plan_for
+from convloom.compiler import Generated, generate, plan_for, prepare
 from convloom.problem.reference import Problem
 from convloom.runtime.interface import Built, Device
 from convloom.target.arch import CPU, OPENCL, Target, target_named
@@ -16,7 +16,7 @@ def target_of(device: Device) -> Target:
 
 def generate_for(problem: Problem, target: Target, plan: str | None = None) -> Generated:
     """Contraction, plan, IR and source of a problem; `plan` is a plan's text, None lets the planner choose."""
-    contraction = contract(problem)
+    contraction = prepare(problem).contraction
     return generate(contraction, target, plan_for(contraction, target, plan))
 
 

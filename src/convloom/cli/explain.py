@@ -1,4 +1,4 @@
-"""`convloom explain` and `convloom emit`: what is decided for a problem, and the text of each stage."""
+"""`convloom explain`, `emit` and `key`: what is decided for a problem, the text of each stage, its stride key."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from convloom.cli.problem_options import (
     WeightsTag,
     defaults_of,
 )
-from convloom.compiler import Generated
+from convloom.compiler import Generated, contract
 from convloom.plan.tiled import plan_text
+from convloom.problem.normal_form import normal_form
 from convloom.problem.notation.choose import parse_line
+from convloom.problem.stride_key import key_text
 from convloom.report.explanation import contraction_lines, explanation
 from convloom.report.ir_text import kernel_text
 from convloom.target.arch import TARGETS, target_named
@@ -80,3 +82,16 @@ def emit(
     """Print one stage of the way from a problem to a kernel."""
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
     typer.echo(_TEXTS[stage](generate_for(parsed, target_named(target), plan)).rstrip("\n"))
+
+
+def key(
+    problem: ProblemText,
+    direction: DirectionName = "fwd",
+    dtypes: TypeNames = "f32",
+    stag: SourceTag = UNTAGGED,
+    wtag: WeightsTag = UNTAGGED,
+    dtag: ResultTag = UNTAGGED,
+) -> None:
+    """Print the stride key: (extent:stride) lists instead of layouts, equal for equal access patterns."""
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    typer.echo(key_text(normal_form(contract(parsed)).contraction))
