@@ -29,7 +29,7 @@ def _truth(value: bool) -> Expr:
     return ONE if value else ZERO
 
 
-def _difference(a: Expr, b: Expr) -> tuple[int, dict[Expr, int]]:
+def difference_of(a: Expr, b: Expr) -> tuple[int, dict[Expr, int]]:
     """(constant, terms) of a - b, without building it."""
     constant, terms = linear_form(a)
     other_constant, other_terms = linear_form(b)
@@ -61,7 +61,7 @@ def _sides(constant: int, terms: dict[Expr, int], divisor: int) -> tuple[Expr, E
 @lru_cache(maxsize=MEMO_SIZE)
 def less(a: Expr, b: Expr) -> Expr:
     """1 where a < b, else 0."""
-    constant, terms = _difference(a, b)
+    constant, terms = difference_of(a, b)
     if not terms:
         return _truth(constant < 0)
     content = math.gcd(*terms.values())
@@ -79,7 +79,7 @@ def less_equal(a: Expr, b: Expr) -> Expr:
 @lru_cache(maxsize=MEMO_SIZE)
 def equal(a: Expr, b: Expr) -> Expr:
     """1 where a equals b, else 0."""
-    constant, terms = _difference(a, b)
+    constant, terms = difference_of(a, b)
     if not terms:
         return _truth(constant == 0)
     content = math.gcd(*terms.values())

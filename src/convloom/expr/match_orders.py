@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 
+from convloom.expr.bounds import bounds
 from convloom.expr.congruence import congruence, divisor
-from convloom.expr.logic import all_of, any_of, maximum, minimum
+from convloom.expr.logic import all_of, any_of, difference_of, maximum, minimum
 from convloom.expr.node import ONE, ZERO, Expr, Op, const
 from convloom.expr.splitting import (
     coarse_and_fine,
     common_factor,
     exact_division,
     is_at_least,
-    is_never_negative,
     is_nonzero,
+    is_ordered,
 )
 from convloom.expr.sums import linear_form, product_atoms
 
@@ -24,7 +25,7 @@ Binding = tuple[Expr, ...]
 def smaller_part(node: Expr) -> Binding | None:
     """(x, y, z) with x <= y and z the minimum of all parts but y."""
     for x, y in permutations(node.args, 2):
-        if is_never_negative(y - x):
+        if is_ordered(x, y):
             return x, y, minimum(*[arg for arg in node.args if arg is not y])
     return None
 
@@ -32,7 +33,7 @@ def smaller_part(node: Expr) -> Binding | None:
 def larger_part(node: Expr) -> Binding | None:
     """(x, y, z) with y <= x and z the maximum of all parts but y."""
     for x, y in permutations(node.args, 2):
-        if is_never_negative(x - y):
+        if is_ordered(y, x):
             return x, y, maximum(*[arg for arg in node.args if arg is not y])
     return None
 
@@ -44,23 +45,24 @@ def _strict(node: Expr) -> int:
 def certain(node: Expr) -> Binding | None:
     """(x, y) where the comparison certainly holds."""
     x, y = node.args
-    return (x, y) if is_never_negative(y - x - _strict(node)) else None
+    return (x, y) if is_ordered(x, y, _strict(node)) else None
 
 
 def impossible(node: Expr) -> Binding | None:
-    """(x, y) where the comparison certainly fails."""
+    """(x, y) where the comparison fails by intervals; the prover searches further."""
     x, y = node.args
-    return (x, y) if is_never_negative(x - y - 1 + _strict(node)) else None
+    lo, hi = bounds(x).lo, bounds(y).hi
+    return (x, y) if lo is not None and hi is not None and lo - hi >= 1 - _strict(node) else None
 
 
 def different(node: Expr) -> Binding | None:
-    """(x, y) that certainly differ."""
+    """(x, y) that differ by congruence or intervals."""
     x, y = node.args
     difference = x - y
     modulus, residue = congruence(difference)
     if residue if modulus == 0 else residue % modulus:
         return x, y
-    return (x, y) if is_never_negative(difference - 1) or is_never_negative(-difference - 1) else None
+    return (x, y) if is_at_least(difference, 1) or is_at_least(-difference, 1) else None
 
 
 def _quotient_alone(e: Expr) -> bool:
@@ -123,27 +125,38 @@ def shared_factor(node: Expr) -> Binding | None:
     return None if x is None or y is None else (x, y, factor)
 
 
-def _below_zero(part: Expr) -> Expr | None:
+_Form = tuple[int, frozenset[tuple[Expr, int]]]  # constant and terms of a difference
+_FORMS: dict[Expr, _Form] = {}
+
+
+def _below_zero(part: Expr) -> _Form:
     """The difference d such that the comparison says d < 0."""
-    if part.op not in (Op.LT, Op.LE):
-        return None
-    return part.args[0] - part.args[1] - 1 + _strict(part)
+    found = _FORMS.get(part)
+    if found is None:
+        constant, terms = difference_of(*part.args)
+        found = _FORMS[part] = (constant - 1 + _strict(part), frozenset(terms.items()))
+    return found
 
 
-def _related(node: Expr, sign: int) -> Iterator[tuple[Expr, Expr, Expr, int]]:
-    """(p, d, q, constant): part p says d < 0, part q says sign * d + constant < 0."""
-    known: dict[tuple[tuple[Expr, int], ...], list[tuple[Expr, Expr]]] = {}  # terms of d -> (p, d)
+def _related(node: Expr, sign: int) -> Iterator[tuple[Expr, Expr, int]]:
+    """(p, q, constant): part p says d < 0, part q says sign * d + constant < 0."""
+    known: dict[frozenset[tuple[Expr, int]], list[tuple[Expr, int]]] = {}  # terms -> (part, constant)
     for part in node.args:
-        difference = _below_zero(part)
-        if difference is not None:
-            known.setdefault(linear_form(difference).terms, []).append((part, difference))
+        if part.op in (Op.LT, Op.LE):
+            constant, terms = _below_zero(part)
+            known.setdefault(terms, []).append((part, constant))
+    if sign > 0 and len(known) == len(node.args):
+        return
     for terms, group in known.items():
-        others = known.get(tuple([(atom, sign * coefficient) for atom, coefficient in terms]), ())
-        for part, difference in group:
-            for other, other_difference in others:
+        same = terms if sign > 0 else frozenset([(atom, -coefficient) for atom, coefficient in terms])
+        for other, other_constant in known.get(same, ()):
+            for part, constant in group:
                 if other is not part:
-                    constant = linear_form(other_difference).constant - sign * linear_form(difference).constant
-                    yield part, difference, other, constant
+                    yield part, other, other_constant - sign * constant
+
+
+def _one_sided(part: Expr) -> Expr:
+    return part.args[0] - part.args[1] - 1 + _strict(part)
 
 
 def _others(node: Expr, *parts: Expr) -> list[Expr]:
@@ -152,23 +165,23 @@ def _others(node: Expr, *parts: Expr) -> list[Expr]:
 
 def implied_part(node: Expr) -> Binding | None:
     """(x, y, k, p): the part x < y makes x < y + k superfluous."""
-    for part, difference, other, constant in _related(node, 1):
+    for part, other, constant in _related(node, 1):
         if constant <= 0:
-            return difference, ZERO, const(-constant), all_of(*_others(node, part, other))
+            return _one_sided(part), ZERO, const(-constant), all_of(*_others(node, part, other))
     return None
 
 
 def contradiction(node: Expr) -> Binding | None:
     """(x, y, k, p): the parts x < y and y < x + k exclude each other."""
-    for part, difference, other, constant in _related(node, -1):
+    for part, other, constant in _related(node, -1):
         if -constant <= 1:
-            return difference, ZERO, const(-constant), all_of(*_others(node, part, other))
+            return _one_sided(part), ZERO, const(-constant), all_of(*_others(node, part, other))
     return None
 
 
 def exhaustion(node: Expr) -> Binding | None:
     """(x, y, k, p): one of the parts x < y and y < x + k always holds."""
-    for part, difference, other, constant in _related(node, -1):
+    for part, other, constant in _related(node, -1):
         if -constant >= 1:
-            return difference, ZERO, const(-constant), any_of(*_others(node, part, other))
+            return _one_sided(part), ZERO, const(-constant), any_of(*_others(node, part, other))
     return None

@@ -37,9 +37,11 @@ def _remaining(e: Expr, *parts: Expr) -> Expr | None:
 
 def quotient_and_remainder(node: Expr) -> Binding | None:
     """(k, x, c, y) with the sum k * c * (x // c) + k * (x % c) + y."""
-    for remainder, k in _occurrences(node, Op.MOD):
+    divisions = {quotient.args for quotient, _ in _occurrences(node, Op.FLOORDIV)}
+    for remainder, k in _occurrences(node, Op.MOD) if divisions else ():
         x, c = remainder.args
-        y = _remaining(node, k * remainder, k * c * (x // c)) if is_nonzero(c) else None
+        known = remainder.args in divisions and is_nonzero(c)
+        y = _remaining(node, k * remainder, k * c * (x // c)) if known else None
         if y is not None:
             return k, x, c, y
     return None

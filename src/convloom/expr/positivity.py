@@ -178,6 +178,44 @@ def _structured_atoms(polynomial: Polynomial) -> list[Expr]:
     return [atom for atom in atoms if atom.op in _INFORMATIVE]
 
 
+_COVERAGE: dict[Expr, frozenset[tuple[Expr, bool]]] = {}
+
+
+def _coverage(atom: Expr) -> frozenset[tuple[Expr, bool]]:
+    """(atom, positive): what the facts of this atom, and of the atoms in them, hold as terms or factors of terms."""
+    found = _COVERAGE.get(atom)
+    if found is None:
+        terms = [
+            (factor, coefficient > 0)
+            for fact in _facts_of_atom(atom)
+            for monomial, coefficient in fact.items()
+            for factor in monomial
+        ]
+        inner = {factor for factor, _ in terms if factor is not atom and factor.op in _INFORMATIVE}
+        found = _COVERAGE[atom] = frozenset(terms).union(*[_coverage(factor) for factor in inner])
+    return found
+
+
+def may_have_certificate(upper: Expr, lower: Expr) -> bool:
+    """False if a search for upper - lower >= 0 without assumptions is certainly in vain; much cheaper than the search.
+
+    It is if some term drives the difference to minus infinity and the facts of no atom can stop it. Only atoms that
+    occur in no product are judged: multiples of facts may bring in the others.
+    """
+    polynomial = dict(expand(upper))
+    add_into(polynomial, expand(lower), -1)
+    return not _hopeless(polynomial)
+
+
+def _hopeless(polynomial: Polynomial) -> bool:
+    endless = [monomial[0] for monomial in _assess(polynomial).endless if len(monomial) == 1]
+    if not endless:
+        return False
+    in_products = {atom for monomial in polynomial if len(monomial) > 1 for atom in monomial}
+    covered = frozenset[tuple[Expr, bool]]().union(*[_coverage(atom) for atom in _structured_atoms(polynomial)])
+    return any(atom not in in_products and (atom, polynomial[atom,] > 0) not in covered for atom in endless)
+
+
 @dataclass(slots=True)
 class _Search:
     """One search: the assumptions, what is left of the budget, and the polynomials already tried."""

@@ -13,6 +13,8 @@ from convloom.magic import magic_multiplier, magic_shift
 def split_constant(a: Expr, divisor: int) -> tuple[Expr, Expr]:
     """(q, r) with a == q * divisor + r: q takes the terms that the divisor divides, and of the constant what fits."""
     constant, terms = linear_form(a)
+    if constant // divisor == 0 and all(coefficient % divisor for _, coefficient in terms):
+        return ZERO, a
     whole = {atom: coefficient // divisor for atom, coefficient in terms if coefficient % divisor == 0}
     rest = {atom: coefficient for atom, coefficient in terms if coefficient % divisor != 0}
     return combine(constant // divisor, whole), combine(constant % divisor, rest)

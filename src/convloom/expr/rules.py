@@ -55,7 +55,7 @@ class Rule:
         return substitute(self.right, dict(zip(self.symbols, binding, strict=True)))
 
 
-_SUM = (Op.ADD, Op.MUL)
+_SUM = (Op.ADD,)
 _QUOTIENT = (Op.FLOORDIV,)
 _MODULUS = (Op.MOD,)
 _LESS = (Op.LT,)
@@ -138,7 +138,14 @@ RULES: tuple[Rule, ...] = (
         "c != 0",
         match_sums.excess,
     ),
-    Rule(_SUM, "k x c y", "k * c * (x // c) + y", "k * x + y", "c != 0 and x % c == 0", match_sums.exact_quotient),
+    Rule(
+        (Op.ADD, Op.MUL),
+        "k x c y",
+        "k * c * (x // c) + y",
+        "k * x + y",
+        "c != 0 and x % c == 0",
+        match_sums.exact_quotient,
+    ),
     # minimum and maximum
     Rule((Op.MIN,), "x y z", "min(x, y, z)", "min(x, z)", "x <= y", match_orders.smaller_part),
     Rule((Op.MAX,), "x y z", "max(x, y, z)", "max(x, z)", "y <= x", match_orders.larger_part),

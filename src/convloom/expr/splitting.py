@@ -9,7 +9,7 @@ from itertools import combinations
 from convloom.expr.bounds import bounds
 from convloom.expr.congruence import congruence, divisor
 from convloom.expr.node import ONE, ZERO, Expr, Op
-from convloom.expr.positivity import nonnegative
+from convloom.expr.positivity import may_have_certificate, nonnegative
 from convloom.expr.sums import combine, content_of, divide_exactly, linear_form, product, product_atoms, sum_of
 
 
@@ -28,16 +28,18 @@ def is_at_least(e: Expr, least: int) -> bool:
     return lo is not None and lo >= least
 
 
-def is_below(x: Expr, limit: Expr) -> bool:
-    """Whether x < limit is certain."""
-    return is_never_negative(limit - x - ONE)
+def is_ordered(x: Expr, y: Expr, distance: int = 0) -> bool:
+    """Whether x + distance <= y is certain, by intervals and a short search."""
+    lo, hi = bounds(y).lo, bounds(x).hi
+    if lo is not None and hi is not None and hi + distance <= lo:
+        return True
+    return may_have_certificate(y, x) and _is_never_negative(y - x - distance)
 
 
 _NEVER_NEGATIVE: dict[Expr, bool] = {}
 
 
-def is_never_negative(e: Expr) -> bool:
-    """Whether e >= 0 is certain, by intervals and a short search."""
+def _is_never_negative(e: Expr) -> bool:
     found = _NEVER_NEGATIVE.get(e)
     if found is None:
         found = _NEVER_NEGATIVE[e] = nonnegative(e)
@@ -46,7 +48,7 @@ def is_never_negative(e: Expr) -> bool:
 
 def is_remainder(r: Expr, modulus: Expr) -> bool:
     """Whether 0 <= r < modulus is certain."""
-    return is_at_least(r, 0) and is_below(r, modulus)
+    return is_at_least(r, 0) and is_ordered(r, modulus, 1)
 
 
 def factors_of(e: Expr) -> tuple[int, tuple[Expr, ...]]:
@@ -188,11 +190,15 @@ def coarse_and_fine(a: Expr, granule: Expr) -> tuple[Expr, Expr] | None:
     coarse: dict[Expr, int] = {}
     fine: dict[Expr, int] = {}
     for atom, coefficient in terms:
-        part = coarse if is_multiple(atom, coefficient, granule) else fine
-        part[atom] = coefficient
-    rest = combine(constant, fine)
-    if rest is ZERO or not coarse:
+        if is_multiple(atom, coefficient, granule):
+            coarse[atom] = coefficient
+        elif None in bounds(atom) and granule.is_const:
+            return None
+        else:
+            fine[atom] = coefficient
+    if not coarse or not (constant or fine):
         return None
+    rest = combine(constant, fine)
     if granule.is_const:
         return _whole_bucket(combine(0, coarse), rest, granule.value)
     return (combine(0, coarse), rest) if is_remainder(rest, granule) else None
