@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from convloom.artifact import Access, BufferParam, KernelSource, Language, Requirement, ScalarKind, ScalarParam
 from convloom.dtypes import F64
@@ -25,6 +26,7 @@ from convloom.problem.contract_gemm import contract_gemm
 from convloom.problem.contraction import Contraction
 from convloom.problem.conv import Conv
 from convloom.problem.gemm import Gemm
+from convloom.problem.normal_form import NormalForm, normal_form
 from convloom.target.arch import Target
 
 Problem = Conv | Gemm
@@ -49,6 +51,12 @@ class Generated:
 def contract(problem: Problem) -> Contraction:
     """The problem as a contraction over views."""
     return contract_conv(problem) if isinstance(problem, Conv) else contract_gemm(problem)
+
+
+@lru_cache(maxsize=1024)
+def prepare(problem: Problem) -> NormalForm:
+    """The contraction in normal form, which plans and kernels are made for, and the tensors behind its operands."""
+    return normal_form(contract(problem))
 
 
 def plan_for(contraction: Contraction, target: Target, text: str | None = None) -> TiledPlan:

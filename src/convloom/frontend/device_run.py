@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from convloom.compiler import prepare
 from convloom.dtypes import DType
 from convloom.problem.conv import Conv
 from convloom.problem.layout import Layout, dense
@@ -60,10 +61,11 @@ def run_on_device(
     """
     tensors = _tensors(problem, operands)
     parameters = built.source.buffers
+    names = dict(prepare(problem).tensors)
     with ExitStack() as stack:
-        memories = [stack.enter_context(_filled(device, tensors[parameter.name])) for parameter in parameters]
+        memories = [stack.enter_context(_filled(device, tensors[names[parameter.name]])) for parameter in parameters]
         handles = [
-            _element_zero(memory, tensors[parameter.name])
+            _element_zero(memory, tensors[names[parameter.name]])
             for memory, parameter in zip(memories, parameters, strict=True)
         ]
         factors = {"alpha": operands.alpha, "beta": operands.beta}
@@ -73,7 +75,7 @@ def run_on_device(
 
         call()
         device.synchronize()
-        contents = {parameter.name: _read(memory) for memory, parameter in zip(memories, parameters, strict=True)}
+        contents = {names[parameter.name]: _read(memory) for memory, parameter in zip(memories, parameters, strict=True)}
         seconds = measure(device, call, budget=measure_seconds).median if measure_seconds > 0 else None
     result = _result_name(problem)
     overrun = tuple(name for name, content in contents.items() if not _guards_hold(content, tensors[name]))

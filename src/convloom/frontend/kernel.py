@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from convloom.artifact import KernelSource, Requirement
-from convloom.compiler import contract
+from convloom.compiler import prepare
 from convloom.dtypes import S32, DType
 from convloom.errors import IllegalProblem, IllegalType
 from convloom.frontend.arrays import Family, family_of
@@ -30,6 +30,7 @@ from convloom.target.arch import Target
 
 _MOST_PLACEMENTS = 4096
 _NO_FACTORS = (1.0, 0.0)
+_NO_FLOATS: dict[str, float] = {}
 
 
 class _Placement(NamedTuple):
@@ -67,10 +68,15 @@ class Kernel:
         self._variants: BuildOnce[str, Variant] = BuildOnce()
         self._siblings: BuildOnce[Scaling, Kernel] = BuildOnce()
         self._result_values = _result_values(self._terms.result)
-        self.contraction: Contraction | None = None if self._terms.empty else contract(problem)
+        self._normal = None if self._terms.empty else prepare(problem)
         self._preferred = None if self._terms.empty else self._variant("preferred" if plan is None else "given")
 
     # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def contraction(self) -> Contraction | None:
+        """The contraction in normal form; None if the result is known to be empty."""
+        return None if self._normal is None else self._normal.contraction
 
     @property
     def plan(self) -> str:
@@ -115,13 +121,13 @@ class Kernel:
         return self._variants.get(label, self._make_variant)
 
     def _make_variant(self, label: str) -> Variant:
-        contraction = self.contraction
-        assert contraction is not None
+        assert self._normal is not None
+        contraction = self._normal.contraction
         if self._given is not None:
             plan = given_plan(self._given, contraction, self.target)
         else:
             plan = choose_plan(contraction, self.target, general=label == "general")
-        made = self._made[label] = Variant(label, plan, contraction, self.target, self.device)
+        made = self._made[label] = Variant(label, plan, self._normal, self.target, self.device)
         return made
 
     # --- the call ---------------------------------------------------------------------------------------------------
@@ -150,18 +156,36 @@ class Kernel:
 
     def _run(self, first: Any, second: Any, bias: Any, out: Any, factors: tuple[float, float], stream: Any) -> Any:
         family, tensors = self._adapted(first, second, bias)
-        if out is None:
-            placement = self._placed(tensors, None)
+        result = None if out is None else self._adapted_result(out)
+        if stream is None:
+            stream = family.stream(first)
+        return self.run(family, tensors, out, result, factors, stream, self._names)
+
+    def run(
+        self,
+        family: Family,
+        tensors: list[Tensor],
+        out: Any,
+        result: Tensor | None,
+        factors: tuple[float, float],
+        stream: Any,
+        names: tuple[str, ...],
+    ) -> Any:
+        """The call on adapted arrays whose types and devices are known to be right.
+
+        `result` describes `out`, both None: allocated by the family. `factors` are alpha and beta as the kernel's scaling has
+        them; `names` serve messages.
+        """
+        if result is None:
+            placement = self._placed(tensors, False)
             out = self._allocate(family, placement)
-            tensors.append(family.adapt(self._names[-1], out))
+            tensors.append(family.adapt(names[-1], out))
         else:
-            tensors.append(self._adapted_result(out))
-            placement = self._placed(tensors, out)
-            self._check_apart(tensors, placement.reaches)
+            tensors.append(result)
+            placement = self._placed(tensors, True)
+            self._check_apart(tensors, placement.reaches, names)
         if placement.variant is not None:
-            if stream is None:
-                stream = family.stream(first)
-            self._launch(placement, tensors, factors, stream)
+            self._launch(placement.variant, placement.symbols, tensors, factors, stream)
         return out
 
     def _scaled(self, alpha: float, beta: float, out: Any) -> Kernel:
@@ -191,8 +215,7 @@ class Kernel:
             self._check_bias(bias)
             tensors.append(family_of("bias", bias).adapt("bias", bias))
         for tensor, dtype, name in zip(tensors, self._dtypes, names, strict=False):
-            if tensor.dtype is not dtype or tensor.device != self._place_name:
-                self._refuse(name, tensor, dtype)
+            self._check_place(name, tensor, dtype)
         return family, tensors
 
     def _check_bias(self, bias: Any) -> None:
@@ -206,11 +229,12 @@ class Kernel:
         family = family_of(name, out)
         family.check_writable(name, out)
         tensor = family.adapt(name, out)
-        if tensor.dtype is not dtype or tensor.device != self._place_name:
-            self._refuse(name, tensor, dtype)
+        self._check_place(name, tensor, dtype)
         return tensor
 
-    def _refuse(self, name: str, tensor: Tensor, dtype: DType) -> None:
+    def _check_place(self, name: str, tensor: Tensor, dtype: DType) -> None:
+        if tensor.dtype is dtype and tensor.device == self._place_name:
+            return
         if tensor.dtype is not dtype:
             raise IllegalType(
                 f"{name} must have elements of type {dtype}; got {tensor.dtype}; convert it or compile the problem for it"
@@ -229,29 +253,29 @@ class Kernel:
             )
         return family.allocate(placement.result_shape, strides, self._dtypes[-1], self._place_name)
 
-    def _check_apart(self, tensors: list[Tensor], reaches: tuple[Reach, ...]) -> None:
+    def _check_apart(self, tensors: list[Tensor], reaches: tuple[Reach, ...], names: tuple[str, ...]) -> None:
         result, (begin, end) = tensors[-1], reaches[-1]
         if not isinstance(result.address, int):
             return
         first, last = result.address + begin, result.address + end
-        for tensor, reach, name in zip(tensors[:-1], reaches, self._names, strict=False):
+        for tensor, reach, name in zip(tensors[:-1], reaches, names, strict=False):
             if tensor.address + reach.begin < last and first < tensor.address + reach.end:
-                check_apart(result, tensor, (self._names[-1], name))
+                check_apart(result, tensor, (names[-1], name))
 
     # --- sizes ------------------------------------------------------------------------------------------------------
 
-    def _placed(self, tensors: list[Tensor], out: Any) -> _Placement:
-        key = (out is None, *[tensor[1:3] for tensor in tensors])
+    def _placed(self, tensors: list[Tensor], with_result: bool) -> _Placement:
+        key = (with_result, *[tensor[1:3] for tensor in tensors])
         found = self._placements.get(key)
         if found is None:
-            found = self._place(tensors, out)
+            found = self._place(tensors, with_result)
             if len(self._placements) >= _MOST_PLACEMENTS:
                 self._placements.clear()
             self._placements[key] = found
         return found
 
-    def _place(self, tensors: list[Tensor], out: Any) -> _Placement:
-        symbols = self._solver(out is not None)(
+    def _place(self, tensors: list[Tensor], with_result: bool) -> _Placement:
+        symbols = self._solver(with_result)(
             tuple([tensor.shape for tensor in tensors]), tuple([tensor.strides for tensor in tensors])
         )
         shape, strides = self._result_values(symbols)
@@ -285,15 +309,15 @@ class Kernel:
         broken = next(item for item in preferred.requirements if not evaluate(item.condition, symbols))
         raise IllegalProblem(f"{violation(broken, symbols)}; leave the plan out to have a variant for such calls")
 
-    def _launch(self, placement: _Placement, tensors: list[Tensor], factors: tuple[float, float], stream: Any) -> None:
-        variant, symbols = placement.variant, placement.symbols
-        assert variant is not None
-        by_name = {name: tensor.address for name, tensor in zip(self._names, tensors, strict=True)}
+    def _launch(
+        self, variant: Variant, symbols: Values, tensors: list[Tensor], factors: tuple[float, float], stream: Any
+    ) -> None:
+        by_name = dict(zip(self._names, [tensor.address for tensor in tensors], strict=True))
         if variant.has_address_conditions:
-            addresses = {f"{name}_address": address for name, address in by_name.items()}
-            if not variant.aligned({**symbols, **addresses}):
-                variant = self._fallback(variant, {**symbols, **addresses})
-        floats = {"alpha": factors[0], "beta": factors[1]}
+            known = {**symbols, **{f"{buffer}_address": by_name[name] for buffer, name in variant.tensors}}
+            if not variant.aligned(known):
+                variant = self._fallback(variant, known)
+        floats = {"alpha": factors[0], "beta": factors[1]} if self._has_factors else _NO_FLOATS
         variant.built.launch([by_name[name] for name in variant.order], symbols, floats, stream)
 
 

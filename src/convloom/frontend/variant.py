@@ -8,20 +8,26 @@ from convloom.expr import free_symbols
 from convloom.frontend.size_solver import Values, compile_values
 from convloom.plan.requirements import PlanRequirement, plan_requirements
 from convloom.plan.tiled import TiledPlan, plan_text
-from convloom.problem.contraction import Contraction
+from convloom.problem.normal_form import NormalForm
 from convloom.runtime.interface import Built, Device
 from convloom.target.arch import Target
 
 
 class Variant:
-    """A built kernel. `label` is `preferred`, `general` or `given`; `order` names its buffers in the order of a launch."""
+    """A built kernel: `label` is `preferred`, `general` or `given`.
 
-    def __init__(self, label: str, plan: TiledPlan, contraction: Contraction, target: Target, device: Device) -> None:
+    `tensors` pairs its buffers with the problem's tensors, `order` names the tensors in the order of a launch.
+    """
+
+    def __init__(self, label: str, plan: TiledPlan, normal: NormalForm, target: Target, device: Device) -> None:
         self.label = label
         self.plan = plan
+        contraction = normal.contraction
         self.source: KernelSource = generate(contraction, target, plan).source
+        self.tensors = normal.tensors
         self.built: Built = device.build(self.source)
-        self.order = tuple(buffer.name for buffer in self.source.buffers)
+        tensor_of = dict(normal.tensors)
+        self.order = tuple(tensor_of[buffer.name] for buffer in self.source.buffers)
         conditions = plan_requirements(plan, contraction, target)
         by_address = [item.condition for item in conditions if _mentions_address(item)]
         self._fits = compile_values(item.condition for item in conditions if not _mentions_address(item))
