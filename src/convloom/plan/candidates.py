@@ -155,27 +155,29 @@ def _split_cost(contraction: Contraction, operand: Operand, order: KOrder) -> fl
 # --- tile shapes ----------------------------------------------------------------------------------------------------
 
 
+def tile_shapes(target: Target, acc: DType, n: int) -> tuple[TileShape, ...]:
+    """The tile sizes tried on a target for n columns: no wider vectors than they fill."""
+    if target.vector_bits <= 32:
+        return _thread_shapes()
+    lanes = min(target.math_lanes(acc), 1 << max(n - 1, 1).bit_length())
+    return _vector_shapes(max(lanes, target.math_lanes(acc) // 4))
+
+
 @lru_cache(maxsize=16)
-def tile_shapes(target: Target, acc: DType) -> tuple[TileShape, ...]:
-    """The tile sizes tried on a target, whatever the problem."""
-    return _vector_shapes(target, acc) if target.vector_bits > 32 else _thread_shapes()
-
-
-def _vector_shapes(target: Target, acc: DType) -> tuple[TileShape, ...]:
-    widest = target.math_lanes(acc)
+def _vector_shapes(lanes: int) -> tuple[TileShape, ...]:
     shapes: list[TileShape] = []
-    for lanes in {max(widest >> shift, 1) for shift in range(3)}:
-        for (vectors, thread_m), rows, columns, block_k in product(
-            ((1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (2, 1), (2, 4), (2, 8), (2, 12), (3, 6), (4, 1)),
-            (1, 2, 4, 8),
-            (1, 2, 4),
-            (4, 8, 16, 32, 64),
-        ):
-            thread_n = lanes * vectors
-            shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 1, lanes, lanes))
+    for (vectors, thread_m), rows, columns, block_k in product(
+        ((1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (2, 1), (2, 4), (2, 8), (2, 12), (3, 6), (4, 1)),
+        (1, 2, 4, 8),
+        (1, 2, 4),
+        (4, 8, 16, 32, 64),
+    ):
+        thread_n = lanes * vectors
+        shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 1, lanes, lanes))
     return tuple(shapes)
 
 
+@lru_cache(maxsize=1)
 def _thread_shapes() -> tuple[TileShape, ...]:
     shapes: list[TileShape] = []
     for (thread_m, thread_n), (rows, columns), block_k in product(
@@ -232,16 +234,15 @@ def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vect
 def candidates(
     contraction: Contraction,
     target: Target,
+    among: tuple[Arrangement, ...],
+    *,
     index_bits: int = 32,
     vectors: bool = True,
-    among: tuple[Arrangement, ...] | None = None,
-    shapes: tuple[TileShape, ...] | None = None,
+    every: int = 1,
 ) -> Iterator[tuple[TiledPlan, Arrangement]]:
-    """Every combination (of some arrangements and shapes, default all) that respects the target's limits."""
-    if shapes is None:
-        shapes = tile_shapes(target, contraction.acc)
-    for arrangement in arrangements(contraction, target) if among is None else among:
-        for shape in shapes:
+    """Every combination of the arrangements and (every n-th of) the shapes that respects the target's limits."""
+    for arrangement in among:
+        for shape in tile_shapes(target, contraction.acc, arrangement.work.n)[::every]:
             if _wasteful(shape, arrangement.work):
                 continue
             plan = build_plan(shape, arrangement, index_bits, vectors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convloom.errors import Infeasible, InternalError
-from convloom.plan.candidates import Arrangement, TileShape, arrangements, candidates, tile_shapes
+from convloom.plan.candidates import Arrangement, arrangements, candidates
 from convloom.plan.estimate import estimate
 from convloom.plan.legality import check_plan
 from convloom.plan.requirements import fits_32_bits
@@ -13,7 +13,7 @@ from convloom.target.arch import Target
 
 
 _SAMPLE = 17  # every 17th shape stands for all when arrangements are compared
-_KEPT = 3  # arrangements whose shapes are all looked at
+_KEPT = 2  # arrangements whose shapes are all looked at
 
 
 def choose_plan(contraction: Contraction, target: Target, *, general: bool = False) -> TiledPlan:
@@ -24,11 +24,11 @@ def choose_plan(contraction: Contraction, target: Target, *, general: bool = Fal
     index math and one number per access, for calls that break the requirements of the preferred one.
     """
     index_bits = 32 if not general and fits_32_bits(contraction) else 64
-    shapes = tile_shapes(target, contraction.acc)
 
-    def cheapest(among: tuple[Arrangement, ...], tried: tuple[TileShape, ...]) -> tuple[float, TiledPlan] | None:
+    def cheapest(among: tuple[Arrangement, ...], every: int) -> tuple[float, TiledPlan] | None:
         best: tuple[float, TiledPlan] | None = None
-        for plan, arrangement in candidates(contraction, target, index_bits, not general, among, tried):
+        options = candidates(contraction, target, among, index_bits=index_bits, vectors=not general, every=every)
+        for plan, arrangement in options:
             seconds = estimate(plan, arrangement.work, target).seconds
             if best is None or seconds < best[0]:
                 best = seconds, plan
@@ -36,10 +36,10 @@ def choose_plan(contraction: Contraction, target: Target, *, general: bool = Fal
 
     ranked: list[tuple[float, int, Arrangement]] = []
     for place, arrangement in enumerate(arrangements(contraction, target)):
-        found = cheapest((arrangement,), shapes[::_SAMPLE]) or cheapest((arrangement,), shapes)
+        found = cheapest((arrangement,), _SAMPLE) or cheapest((arrangement,), 1)
         if found is not None:
             ranked.append((found[0], place, arrangement))
-    best = cheapest(tuple(arrangement for *_, arrangement in sorted(ranked, key=lambda r: r[:2])[:_KEPT]), shapes)
+    best = cheapest(tuple(item[2] for item in sorted(ranked, key=lambda item: item[:2])[:_KEPT]), 1)
     if best is None:
         raise InternalError(
             f"a contraction has a legal plan; none found on {target.name} for {contraction}; report this"
