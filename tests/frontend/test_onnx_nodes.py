@@ -9,12 +9,11 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from convloom.cli.build import build_for
+from convloom.frontend.compile import compile
 from convloom.frontend.device_run import run_on_device
 from convloom.frontend.onnx_layers import judge_node
 from convloom.frontend.onnx_network import network_of, observe
 from convloom.frontend.onnx_nodes import node_call
-from convloom.runtime.device import device_named
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 MODULES = ("conv", "convtranspose", "gemm", "matmul")
@@ -60,11 +59,10 @@ def test_node_case(name, model, inputs, outputs):
     network = network_of(model)
     feeds = dict(zip([item.name for item in network.inputs], inputs, strict=True))
     observation = observe(network, feeds)
-    device = device_named("cpu")
     for node in network.nodes:
         operands = [observation.tensors[tensor] if tensor else None for tensor in node.inputs]
         call = node_call(node, operands)
-        run = run_on_device(device, build_for(call.problem, device), call.problem, call.operands)
+        run = run_on_device(compile(call.problem), call.operands)
         _, reason = judge_node(call, run, observation.tensors[node.output])
         assert not reason
         if node.output == network.model.graph.output[0].name:

@@ -14,15 +14,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from convloom.cli.build import build_for
 from convloom.cli.console import MISMATCH, errors, output
 from convloom.cli.problem_options import Data, DeviceName, DirectionName, TypeNames, defaults_of
 from convloom.errors import ConvloomError
+from convloom.frontend.compile import compile
+from convloom.frontend.kernel import Kernel
 from convloom.frontend.problem_check import check_problem
 from convloom.problem.data import DataKind
 from convloom.problem.notation import BatchLine, read_batch
 from convloom.runtime.device import device_named
-from convloom.runtime.interface import Built, Device
+from convloom.runtime.interface import Device
 
 BUILDERS = 2  # compilations under way while a problem runs
 BUILT_AHEAD = 4
@@ -82,7 +83,7 @@ def _check_all(lines: list[BatchLine], device: Device, data: DataKind, tally: Ta
         task = progress.add_task("", total=len(lines))
         try:
             for line, building in _built_ahead(lines, device, pool):
-                reason = _check_line(line, building, device, data)
+                reason = _check_line(building, data)
                 tally.passed += not reason
                 tally.failed += bool(reason)
                 if reason:
@@ -98,20 +99,20 @@ def _check_all(lines: list[BatchLine], device: Device, data: DataKind, tally: Ta
 
 def _built_ahead(
     lines: list[BatchLine], device: Device, pool: ThreadPoolExecutor
-) -> Iterator[tuple[BatchLine, Future[Built]]]:
+) -> Iterator[tuple[BatchLine, Future[Kernel]]]:
     """Each line with its kernel under construction, a few lines ahead of the one that is used."""
-    waiting: deque[tuple[BatchLine, Future[Built]]] = deque()
+    waiting: deque[tuple[BatchLine, Future[Kernel]]] = deque()
     for line in lines:
-        waiting.append((line, pool.submit(build_for, line.problem, device)))
+        waiting.append((line, pool.submit(compile, line.problem, device)))
         if len(waiting) > BUILT_AHEAD:
             yield waiting.popleft()
     yield from waiting
 
 
-def _check_line(line: BatchLine, building: Future[Built], device: Device, data: DataKind) -> str:
+def _check_line(building: Future[Kernel], data: DataKind) -> str:
     """What is wrong with a line's result; empty if nothing is."""
     try:
-        return check_problem(device, building.result(), line.problem, data).reason
+        return check_problem(building.result(), data).reason
     except ConvloomError as error:
         return f"{type(error).__name__}: {error}"
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli.build import generate_for
 from convloom.cli.problem_options import (
     UNTAGGED,
     DirectionName,
@@ -20,10 +19,10 @@ from convloom.cli.problem_options import (
     WeightsTag,
     defaults_of,
 )
-from convloom.compiler import Generated, contract
+from convloom.compiler import Generated, generate, plan_for, prepare
 from convloom.plan.tiled import plan_text
-from convloom.problem.normal_form import normal_form
 from convloom.problem.notation.choose import parse_line
+from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
 from convloom.report.explanation import contraction_lines, explanation
 from convloom.report.ir_text import kernel_text
@@ -53,6 +52,12 @@ _TEXTS: dict[Stage, Callable[[Generated], str]] = {
 }
 
 
+def _generated(problem: Problem, target: str, plan: str | None) -> Generated:
+    """Contraction in normal form, plan, IR and source of a problem."""
+    contraction, machine = prepare(problem).contraction, target_named(target)
+    return generate(contraction, machine, plan_for(contraction, machine, plan))
+
+
 def explain(
     problem: ProblemText,
     direction: DirectionName = "fwd",
@@ -65,7 +70,7 @@ def explain(
 ) -> None:
     """Tell the whole way of a problem: contraction, views with strides and masks, plan, requirements, source size."""
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
-    typer.echo(explanation(parsed, generate_for(parsed, target_named(target), plan)))
+    typer.echo(explanation(parsed, _generated(parsed, target, plan)))
 
 
 def emit(
@@ -81,7 +86,7 @@ def emit(
 ) -> None:
     """Print one stage of the way from a problem to a kernel."""
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
-    typer.echo(_TEXTS[stage](generate_for(parsed, target_named(target), plan)).rstrip("\n"))
+    typer.echo(_TEXTS[stage](_generated(parsed, target, plan)).rstrip("\n"))
 
 
 def key(
@@ -94,4 +99,4 @@ def key(
 ) -> None:
     """Print the stride key: (extent:stride) lists instead of layouts, equal for equal access patterns."""
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
-    typer.echo(key_text(normal_form(contract(parsed)).contraction))
+    typer.echo(key_text(prepare(parsed).contraction))

@@ -8,17 +8,15 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from convloom.cli.build import build_for
 from convloom.cli.console import MISMATCH, errors, output
 from convloom.frontend.layer_result import LayerResult, Verdict
 from convloom.frontend.onnx_layers import check_layers
 from convloom.frontend.onnx_network import Network, Observation, load_network, observe
 from convloom.frontend.pictures import picture_feeds, random_feeds
-from convloom.problem.reference import Problem
 from convloom.report.layers import closing_line, draw_layers, layer_table, summary
 from convloom.report.problem_text import problem_text
 from convloom.runtime.device import device_named
-from convloom.runtime.interface import Built, Device
+from convloom.runtime.interface import Device
 
 
 def model(
@@ -49,14 +47,11 @@ def _check_all(network: Network, observation: Observation, device: Device) -> li
     """The results of all nodes, or of those before Ctrl-C."""
     results: list[LayerResult] = []
 
-    def build(problem: Problem) -> Built:
-        return build_for(problem, device)
-
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors(), transient=True) as progress:
         task = progress.add_task("layers", total=len(network.nodes))
         try:
-            for result in check_layers(network, observation, device, build, problem_text):
+            for result in check_layers(network, observation, device, problem_text):
                 results.append(result)
                 progress.update(task, advance=1, description=result.node)
         except KeyboardInterrupt:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 from rich.text import Text
 
-from convloom.cli.build import generate_for, target_of
 from convloom.cli.console import MISMATCH, output
 from convloom.cli.problem_options import (
     UNTAGGED,
@@ -20,13 +19,12 @@ from convloom.cli.problem_options import (
     WeightsTag,
     defaults_of,
 )
+from convloom.frontend.compile import compile
 from convloom.frontend.problem_check import CheckOutcome, check_problem
-from convloom.plan.tiled import plan_text
 from convloom.problem.data import DataKind
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
 from convloom.report.problem_text import problem_text
-from convloom.runtime.device import device_named
 
 MEASURE_SECONDS = 0.5
 
@@ -47,12 +45,11 @@ def run(
     Exit status 1 if the result is wrong.
     """
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
-    chosen = device_named(device)
-    generated = generate_for(parsed, target_of(chosen), plan)
-    outcome = check_problem(chosen, chosen.build(generated.source), parsed, data, measure_seconds=MEASURE_SECONDS)
+    kernel = compile(parsed, device, plan)
+    outcome = check_problem(kernel, data, measure_seconds=MEASURE_SECONDS)
     console = output()
     console.print(f"problem  {problem_text(parsed)}")
-    console.print(f"plan     {plan_text(generated.plan)}")
+    console.print(f"plan     {kernel.plan}")
     console.print(f"time     {_speed(parsed, outcome)}")
     console.print(f"error    {_error(outcome, data)}")
     console.print(_verdict(outcome))

@@ -1,8 +1,7 @@
-"""Runs a built kernel of a problem with constant sizes on memory of its device, guarded against stray accesses."""
+"""Runs a kernel of constant sizes on memory of its device, guarded against stray accesses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.compiler import prepare
-from convloom.dtypes import DType
-from convloom.problem.conv import Conv
-from convloom.problem.layout import Layout, dense
+from convloom.frontend.arrays import NUMPY
+from convloom.frontend.kernel import Kernel
+from convloom.frontend.operand_terms import Terms, problem_terms
+from convloom.frontend.tensor import Tensor
+from convloom.problem.conv import constant
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
-from convloom.problem.reference import Operands, Problem, operand_shapes, result_shape
-from convloom.runtime.interface import Built, Device, DeviceMemory, as_bytes
+from convloom.problem.reference import Operands
+from convloom.runtime.interface import Device, as_bytes
 from convloom.runtime.timing import measure
 
 Array = NDArray[Any]
@@ -34,112 +34,87 @@ class DeviceRun:
     overrun: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    """One buffer of a call: its flat content (None: nothing yet), place in memory, and extents."""
+class _Buffer:
+    """One tensor of a call in device memory, poison in front and behind, and in it if it has no content."""
 
-    content: Array | None
-    dtype: DType
-    layout: Layout
-    shape: tuple[int, ...]
+    def __init__(self, device: Device, terms: Terms, array: Array | None) -> None:
+        self.terms = terms
+        self.shape = tuple([constant(extent, "a run") for extent in terms.shape])
+        self.memory = device.allocate(self.nbytes + 2 * GUARD_BYTES)
+        image = np.full(self.memory.nbytes, POISON, np.uint8)
+        if array is not None:
+            packed = pack(array.astype(terms.dtype.numpy, copy=False), terms.layout)
+            image[GUARD_BYTES : GUARD_BYTES + self.nbytes] = as_bytes(packed)
+        self.memory.write(image)
+
+    def __enter__(self) -> _Buffer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.memory.free()
 
     @property
     def nbytes(self) -> int:
-        return buffer_size(self.layout, self.shape) * self.dtype.nbytes
+        """Bytes of the tensor's storage."""
+        return buffer_size(self.terms.layout, self.shape) * self.terms.dtype.nbytes
 
-    @property
-    def origin_bytes(self) -> int:
-        return buffer_origin(self.layout, self.shape) * self.dtype.nbytes
+    def tensor(self, device: str) -> Tensor:
+        """The tensor as a kernel takes it: its storage where the layout is blocked."""
+        origin = buffer_origin(self.terms.layout, self.shape) * self.terms.dtype.nbytes
+        address = self._at(GUARD_BYTES + origin)
+        if self.terms.flat:
+            size = buffer_size(self.terms.layout, self.shape)
+            return Tensor(address, (size,), (1,), self.terms.dtype, device)
+        strides = tuple([constant(stride, "a run") for stride in self.terms.layout.strides])
+        return Tensor(address, self.shape, strides, self.terms.dtype, device)
+
+    def content(self) -> NDArray[np.uint8]:
+        """All bytes, the guards included."""
+        image = np.empty(self.memory.nbytes, np.uint8)
+        self.memory.read(image)
+        return image
+
+    def _at(self, offset: int) -> Any:
+        """What a launch takes for a place in the memory: an address, or (OpenCL) a part of the buffer."""
+        if isinstance(self.memory.handle, int):
+            return self.memory.handle + offset
+        return self.memory.handle.get_sub_region(offset, self.memory.nbytes - offset)
 
 
-def run_on_device(
-    device: Device, built: Built, problem: Problem, operands: Operands, *, measure_seconds: float = 0.0
-) -> DeviceRun:
+def run_on_device(kernel: Kernel, operands: Operands, *, measure_seconds: float = 0.0) -> DeviceRun:
     """One call on fresh memory with poisoned result and surroundings; then timed calls for `measure_seconds`.
 
     Operands are logical arrays; they are laid out as the problem says. IllegalProblem for symbolic sizes.
     """
-    tensors = _tensors(problem, operands)
-    parameters = built.source.buffers
-    names = dict(prepare(problem).tensors)
+    terms, device = problem_terms(kernel.problem), kernel.device
+    old = operands.old if kernel.problem.scaling.beta else None
     with ExitStack() as stack:
-        memories = [stack.enter_context(_filled(device, tensors[names[parameter.name]])) for parameter in parameters]
-        handles = [
-            _element_zero(memory, tensors[names[parameter.name]])
-            for memory, parameter in zip(memories, parameters, strict=True)
-        ]
-        factors = {"alpha": operands.alpha, "beta": operands.beta}
+        values = zip(terms.inputs, (operands.a, operands.b, operands.bias), strict=False)
+        inputs = [stack.enter_context(_Buffer(device, term, array)) for term, array in values]
+        result = stack.enter_context(_Buffer(device, terms.result, old))
+        buffers = (*inputs, result)
+        tensors = [buffer.tensor(device.name) for buffer in buffers]
+        names = tuple(buffer.terms.name for buffer in buffers)
 
         def call() -> None:
-            built.launch(handles, {}, factors)
+            kernel.run(NUMPY, tensors[:-1], None, tensors[-1], (operands.alpha, operands.beta), None, names)
 
         call()
         device.synchronize()
-        contents = {names[parameter.name]: _read(memory) for memory, parameter in zip(memories, parameters, strict=True)}
+        contents = [buffer.content() for buffer in buffers]
         seconds = measure(device, call, budget=measure_seconds).median if measure_seconds > 0 else None
-    result = _result_name(problem)
-    overrun = tuple(name for name, content in contents.items() if not _guards_hold(content, tensors[name]))
-    return DeviceRun(_logical(contents[result], tensors[result]), seconds, overrun)
+    overrun = [
+        name for name, buffer, image in zip(names, buffers, contents, strict=True) if not _guarded(buffer, image)
+    ]
+    return DeviceRun(_logical(result, contents[-1]), seconds, tuple(overrun))
 
 
-def _tensors(problem: Problem, operands: Operands) -> Mapping[str, _Tensor]:
-    """Every buffer by the name it has in a kernel."""
-    if isinstance(problem, Conv):
-        first, second, third = problem.roles
-        specs = {role.value: problem.spec(role) for role in (first, second, third)}
-    else:
-        specs = {"a": problem.a, "b": problem.b, "c": problem.c}
-    shapes = (*operand_shapes(problem), result_shape(problem))
-    arrays = (operands.a, operands.b, operands.old if problem.scaling.beta else None)
-    tensors = {
-        name: _Tensor(_packed(array, spec.layout, spec.dtype), spec.dtype, spec.layout, shape)
-        for (name, spec), array, shape in zip(specs.items(), arrays, shapes, strict=True)
-    }
-    if problem.bias is not None and operands.bias is not None:
-        layout = dense(operands.bias.shape)
-        tensors["bias"] = _Tensor(
-            _packed(operands.bias, layout, problem.bias), problem.bias, layout, operands.bias.shape
-        )
-    return tensors
+def _guarded(buffer: _Buffer, image: NDArray[np.uint8]) -> bool:
+    """Whether the poison around a tensor is as it was."""
+    before, after = image[:GUARD_BYTES], image[GUARD_BYTES + buffer.nbytes :]
+    return bool((before == POISON).all() and (after == POISON).all())
 
 
-def _packed(array: Array | None, layout: Layout, dtype: DType) -> Array | None:
-    return None if array is None else pack(array.astype(dtype.numpy, copy=False), layout)
-
-
-def _result_name(problem: Problem) -> str:
-    return problem.result.value if isinstance(problem, Conv) else "c"
-
-
-def _filled(device: Device, tensor: _Tensor) -> DeviceMemory:
-    """Memory with poison around the tensor, and in it where it has no content."""
-    memory = device.allocate(tensor.nbytes + 2 * GUARD_BYTES)
-    image = np.full(memory.nbytes, POISON, np.uint8)
-    if tensor.content is not None:
-        image[GUARD_BYTES : GUARD_BYTES + tensor.nbytes] = as_bytes(tensor.content)
-    memory.write(image)
-    return memory
-
-
-def _element_zero(memory: DeviceMemory, tensor: _Tensor) -> Any:
-    """What a launch takes for a tensor: an address, or (OpenCL) a part of the buffer."""
-    offset = GUARD_BYTES + tensor.origin_bytes
-    if isinstance(memory.handle, int):
-        return memory.handle + offset
-    return memory.handle.get_sub_region(offset, memory.nbytes - offset)
-
-
-def _read(memory: DeviceMemory) -> NDArray[np.uint8]:
-    content = np.empty(memory.nbytes, np.uint8)
-    memory.read(content)
-    return content
-
-
-def _guards_hold(content: NDArray[np.uint8], tensor: _Tensor) -> bool:
-    begin, end = GUARD_BYTES, GUARD_BYTES + tensor.nbytes
-    return bool((content[:begin] == POISON).all() and (content[end:] == POISON).all())
-
-
-def _logical(content: NDArray[np.uint8], tensor: _Tensor) -> Array:
-    flat = content[GUARD_BYTES : GUARD_BYTES + tensor.nbytes].view(tensor.dtype.numpy)
-    return unpack(flat, tensor.layout, tensor.shape)
+def _logical(buffer: _Buffer, image: NDArray[np.uint8]) -> Array:
+    flat = image[GUARD_BYTES : GUARD_BYTES + buffer.nbytes].view(buffer.terms.dtype.numpy)
+    return unpack(flat, buffer.terms.layout, buffer.shape)

@@ -9,47 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convloom.errors import IllegalProblem, NotYetSupported
+from convloom.frontend.compile import compile
 from convloom.frontend.device_run import DeviceRun, run_on_device
 from convloom.frontend.layer_result import LayerResult, Verdict
 from convloom.frontend.onnx_network import Network, Observation, OnnxNode
 from convloom.frontend.onnx_nodes import NodeCall, node_call
 from convloom.problem.numerics import Comparison, compare, error_bound
 from convloom.problem.reference import Problem, Reference, reference, result_shape
-from convloom.runtime.interface import Built, Device
+from convloom.runtime.interface import Device
 
 FOREIGN_FACTOR = 2.0  # another library's result has an error of its own
 MEASURE_SECONDS = 0.05
 
 
 def check_layers(
-    network: Network,
-    observation: Observation,
-    device: Device,
-    build: Callable[[Problem], Built],
-    describe: Callable[[Problem], str],
+    network: Network, observation: Observation, device: Device, describe: Callable[[Problem], str]
 ) -> Iterator[LayerResult]:
-    """One result per node, in order. `build` makes a problem's kernel, `describe` its text for people.
+    """One result per node, in order; `describe` is a problem's text for people.
 
     A node that convloom refuses or cannot do yet is skipped with the reason; a kernel that fails to build raises.
     """
     for node in network.nodes:
-        yield _check_node(node, observation, device, build, describe)
+        yield _check_node(node, observation, device, describe)
 
 
 def _check_node(
-    node: OnnxNode,
-    observation: Observation,
-    device: Device,
-    build: Callable[[Problem], Built],
-    describe: Callable[[Problem], str],
+    node: OnnxNode, observation: Observation, device: Device, describe: Callable[[Problem], str]
 ) -> LayerResult:
     inputs = [observation.tensors[name] if name else None for name in node.inputs]
     try:
         call = node_call(node, inputs)
-        built = build(call.problem)
+        kernel = compile(call.problem, device)
     except (IllegalProblem, NotYetSupported) as error:
         return LayerResult(node.name, node.operator, "", Verdict.SKIPPED, reason=str(error))
-    run = run_on_device(device, built, call.problem, call.operands, measure_seconds=MEASURE_SECONDS)
+    run = run_on_device(kernel, call.operands, measure_seconds=MEASURE_SECONDS)
     comparison, reason = judge_node(call, run, observation.tensors[node.output])
     return LayerResult(
         node=node.name,

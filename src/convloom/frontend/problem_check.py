@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convloom.frontend.device_run import DeviceRun, run_on_device
+from convloom.frontend.kernel import Kernel
 from convloom.problem.data import DataKind, make_operands, nonzero_share
 from convloom.problem.numerics import Comparison, compare, compare_exact
 from convloom.problem.reference import Arithmetic, Operands, Problem, reference
-from convloom.runtime.interface import Built, Device
 
 LEAST_NONZERO_SHARE = 0.3  # below it a comparison says too little and counts as failed
 
@@ -43,16 +43,14 @@ class CheckOutcome:
         return ""
 
 
-def check_problem(
-    device: Device, built: Built, problem: Problem, kind: DataKind, *, seed: int = 0, measure_seconds: float = 0.0
-) -> CheckOutcome:
+def check_problem(kernel: Kernel, kind: DataKind, *, seed: int = 0, measure_seconds: float = 0.0) -> CheckOutcome:
     """Runs the kernel on data of this kind; integers must be equal bit for bit, reals within the bound.
 
     Raises IllegalProblem for symbolic sizes.
     """
-    operands = make_operands(problem, kind, seed)
-    run = run_on_device(device, built, problem, operands, measure_seconds=measure_seconds)
-    return judge(problem, operands, run, kind)
+    operands = make_operands(kernel.problem, kind, seed)
+    run = run_on_device(kernel, operands, measure_seconds=measure_seconds)
+    return judge(kernel.problem, operands, run, kind)
 
 
 def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:

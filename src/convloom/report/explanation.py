@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convloom.artifact import KernelSource
-from convloom.compiler import Generated
+from convloom.compiler import Generated, contract, prepare
 from convloom.expr import sym, to_text
 from convloom.plan.tiled import plan_text
 from convloom.problem.contraction import Contraction, Operand
 from convloom.problem.reference import Problem
+from convloom.problem.stride_key import key_text
 from convloom.report.problem_text import problem_text
 from convloom.view import View, structure
 
@@ -20,7 +21,8 @@ def explanation(problem: Problem, generated: Generated) -> str:
     return "\n".join(
         [
             f"problem       {problem_text(problem)}",
-            *_section("contraction", contraction_lines(generated.contraction)),
+            *_section("contraction", contraction_lines(contract(problem))),
+            *_section("normal form", normal_form_lines(problem)),
             f"plan          {plan_text(generated.plan)}",
             *_section("requirements", _requirement_lines(source)),
             *_section("source", _source_lines(source)),
@@ -43,6 +45,13 @@ def contraction_lines(contraction: Contraction) -> Iterator[str]:
     factors = [name for name in ("alpha", "beta") if getattr(contraction.scaling, name)]
     if factors:
         yield f"scaled  by {' and '.join(factors)}"
+
+
+def normal_form_lines(problem: Problem) -> Iterator[str]:
+    """The stride key, whose axes the plan names, and the tensors behind its operands."""
+    normal = prepare(problem)
+    yield key_text(normal.contraction)
+    yield "where " + ", ".join(f"{operand} is {tensor}" for operand, tensor in normal.tensors)
 
 
 def _operands(contraction: Contraction) -> list[tuple[str, Operand]]:
