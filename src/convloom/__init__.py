@@ -7,25 +7,53 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from convloom.frontend.compile import compile
+    from convloom.frontend.convolution import conv, conv_input_grad, conv_transpose, conv_weight_grad
     from convloom.frontend.dims import dim
     from convloom.frontend.kernel import Kernel
+    from convloom.frontend.product import gemm
+    from convloom.problem.conv import Conv, Direction, Scaling, TensorSpec
+    from convloom.problem.conv_arguments import conv_problem, conv_transpose_problem
+    from convloom.problem.gemm import Gemm
 
-__all__ = ["Kernel", "compile", "dim"]
+__all__ = [
+    "Conv",
+    "Direction",
+    "Gemm",
+    "Kernel",
+    "Scaling",
+    "TensorSpec",
+    "compile",
+    "conv",
+    "conv_input_grad",
+    "conv_problem",
+    "conv_transpose",
+    "conv_transpose_problem",
+    "conv_weight_grad",
+    "dim",
+    "gemm",
+]
 
 # Loaded on first use: a part of the library can be used without the others.
 _HOMES = {
-    "Kernel": "convloom.frontend.kernel",
-    "compile": "convloom.frontend.compile",
-    "dim": "convloom.frontend.dims",
+    "frontend.compile": ("compile",),
+    "frontend.convolution": ("conv", "conv_input_grad", "conv_transpose", "conv_weight_grad"),
+    "frontend.dims": ("dim",),
+    "frontend.kernel": ("Kernel",),
+    "frontend.product": ("gemm",),
+    "problem.conv": ("Conv", "Direction", "Scaling", "TensorSpec"),
+    "problem.conv_arguments": ("conv_problem", "conv_transpose_problem"),
+    "problem.gemm": ("Gemm",),
 }
+_MODULE_OF = {name: f"convloom.{module}" for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'convloom' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_MODULE_OF])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,9 @@ class Family(NamedTuple):
 def _data_pointer() -> Callable[[Any], int]:
     """How to read the address of an array's first element.
 
-    `array.ctypes.data` costs more than all else in a call. NumPy's binary interface fixes the place of the pointer (extension
-    modules read it in the same way, PyArray_DATA is a macro): right behind the object's header. Where that is not so, the
-    slow way is taken.
+    `array.ctypes.data` costs more than all else in a call. NumPy's binary interface fixes the place of the pointer:
+    right behind the object's header (extension modules read it in the same way, PyArray_DATA is a macro). Where that is
+    not so, the slow way is taken.
     """
     offset, read = object.__basicsize__, ctypes.c_void_p.from_address
 
@@ -52,33 +52,35 @@ def _data_pointer() -> Callable[[Any], int]:
 
 
 _address = _data_pointer()
-_known: dict[np.dtype[Any], tuple[DType, int]] = {}
+_MOST_KNOWN = 4096
+_known: dict[tuple[np.dtype[Any], tuple[int, ...]], tuple[DType, int, tuple[int, ...]]] = {}
 
 
 def _adapt_numpy(name: str, array: NDArray[Any]) -> Tensor:
-    dtype, size = _known.get(array.dtype) or _learn(name, array)
+    key = array.dtype, array.strides
+    dtype, size, strides = _known.get(key) or _learn(name, key)
     address = _address(array)
-    strides = array.strides
-    if size > 1:
-        strides = whole_strides(name, strides, size)
-        if address % size:
-            check_alignment(name, address, dtype)
+    if address % size:
+        check_alignment(name, address, dtype)
     return Tensor(address, array.shape, strides, dtype, "cpu")
 
 
-def _learn(name: str, array: NDArray[Any]) -> tuple[DType, int]:
-    """The element type of an array for the first time; IllegalType for those that convloom does not have."""
-    if not array.dtype.isnative:
+def _learn(name: str, key: tuple[np.dtype[Any], tuple[int, ...]]) -> tuple[DType, int, tuple[int, ...]]:
+    """Element type, element size and element strides of arrays not met before."""
+    found, strides = key
+    if not found.isnative:
         raise IllegalType(
-            f"{name} must be in the byte order of this machine; got {array.dtype.str}; "
-            f"convert it by array.astype(array.dtype.newbyteorder('='))"
+            f"{name} must be in the byte order of this machine; got {found.str}; "
+            f"convert it by {name}.astype({name}.dtype.newbyteorder('='))"
         )
     try:
-        dtype = dtype_of_numpy(array.dtype)
+        dtype = dtype_of_numpy(found)
     except IllegalType as error:
         raise IllegalType(f"{name}: {error}") from None
-    _known[array.dtype] = dtype, dtype.nbytes
-    return dtype, dtype.nbytes
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    known = _known[key] = dtype, dtype.nbytes, whole_strides(name, strides, dtype.nbytes)
+    return known
 
 
 def _allocate_numpy(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> NDArray[Any]:
@@ -112,8 +114,8 @@ def _allocate_dlpack(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DT
     if device == "cpu":
         return _allocate_numpy(shape, strides, dtype, device)
     raise IllegalProblem(
-        f"convloom allocates results for NumPy, PyTorch and CuPy; the operands lie on {device} and are of another kind; "
-        "pass out="
+        f"convloom allocates results for NumPy, PyTorch and CuPy; the operands lie on {device} and are of another "
+        "kind; pass out="
     )
 
 
@@ -141,9 +143,10 @@ _families: dict[type, Family] = {np.ndarray: NUMPY}
 
 def family_of(name: str, array: Any) -> Family:
     """How to deal with arrays of this type; IllegalType for what is no array."""
-    found = _families.get(type(array))
+    kind = cast("type[Any]", type(array))
+    found = _families.get(kind)
     if found is None:
-        found = _families[type(array)] = _recognised(name, array)
+        found = _families[kind] = _recognised(name, array)
     return found
 
 

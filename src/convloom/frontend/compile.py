@@ -29,9 +29,9 @@ _kernels: BuildOnce[_Key, Kernel] = BuildOnce()
 def compile(problem: Problem, device: str | Device = "cpu", plan: str | None = None) -> Kernel:
     """The kernel of a problem (Conv or Gemm; sizes may be dims) on a device, planned, generated, built and loaded.
 
-    `plan`: a plan's text, used as it is; None lets the cost model choose. Equal arguments give the same kernel, which is made
-    once, whoever asks at the same time. Raises IllegalProblem for bad dims, Infeasible for a plan that cannot be built,
-    UnsupportedTarget for a device that is not here, BuildFailed if the vendor's compiler refuses the source.
+    `plan`: a plan's text, used as it is; None lets the cost model choose. Equal arguments give the same kernel, made
+    once, whoever asks at the same time. Raises IllegalProblem for bad dims, Infeasible for a plan that cannot be
+    built, UnsupportedTarget for a device that is not here, BuildFailed if the vendor's compiler refuses the source.
     """
     if not isinstance(problem, Conv | Gemm):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise IllegalType(f"a problem is a Conv or a Gemm; got {type(problem).__name__}; build one of these")

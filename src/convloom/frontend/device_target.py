@@ -42,9 +42,9 @@ def _vector_bits() -> int:
     """Width of the arithmetic registers of this processor; 128 bits where nothing says more."""
     try:
         with open("/proc/cpuinfo") as file:
-            flags = next((line.split() for line in file if line.startswith("flags")), [])
+            flags = next((line for line in file if line.startswith("flags")), "").split()
     except OSError:
-        flags = []
+        flags = list[str]()
     if not flags and platform.machine() in ("x86_64", "AMD64"):
         return _LEAST_WIDTH
     return next((width for flag, width in _WIDTHS if flag in flags), _LEAST_WIDTH)

@@ -19,8 +19,8 @@ _ADDRESS = "_address"
 def dim(name: str, divisible: int = 1, min: int = 1, max: int | None = None, hint: int | None = None) -> Expr:
     """A size or stride that each call decides, in elements.
 
-    The facts are promises: a call with a value that is no multiple of `divisible`, below `min` or above `max` is refused.
-    `hint` is a typical value for the cost model, never a fact. Two dims are the same if name and facts are the same.
+    The facts are promises: a call with a value that is no multiple of `divisible`, below `min` or above `max` is
+    refused. `hint` is a typical value for the cost model, never a fact. Two dims are the same if name and facts are.
     IllegalProblem for a bad name, facts that no value satisfies, or a negative `min`; IllegalType for no integer.
     """
     check_symbol_name(name)

@@ -46,9 +46,9 @@ class _Placement(NamedTuple):
 class Kernel:
     """A problem compiled for one device; made by `convloom.compile`, safe for many threads.
 
-    The preferred variant may rely on more than the problem says (alignment of pointers, offsets that fit 32 bits). A call
-    that breaks this runs a general variant, built when first needed, so that every size that the declared facts allow is
-    accepted. A plan given as text is used as it is: there a broken condition is an error.
+    The preferred variant may rely on more than the problem says (alignment of pointers, offsets that fit 32 bits). A
+    call that breaks this runs a general variant, built when first needed, so that every size that the declared facts
+    allow is accepted. A plan given as text is used as it is: there a broken condition is an error.
     """
 
     def __init__(self, problem: Problem, device: Device, target: Target, plan: str | None = None) -> None:
@@ -100,7 +100,7 @@ class Kernel:
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What a call must satisfy for the preferred variant: the declared facts first, then what its plan relies on."""
+        """What the preferred variant asks of a call: the declared facts first, then what its plan relies on."""
         declared = [
             Requirement(text, f"{symbol.name} was declared so")
             for symbol in self._terms.symbols
@@ -144,10 +144,11 @@ class Kernel:
     ) -> Any:
         """Computes the result into `out`, or into a new array of the kind of `first`; returns it.
 
-        `first` and `second` are (src, wei), (dst, wei), (src, dst) by the direction of a Conv, (a, b) of a Gemm, with the
-        logical shapes of the problem's docstring; a tensor of blocked layout is passed as its contiguous storage. The
-        result is alpha * product + beta * out + bias, where the problem's scaling allows the factors; beta = 0 does not read
-        `out`. `stream`: None takes the current one of the arrays' framework. On CUDA and OpenCL the call returns at once.
+        `first` and `second` are (src, wei), (dst, wei), (src, dst) by the direction of a Conv, (a, b) of a Gemm, with
+        the logical shapes of the problem's docstring; a tensor of blocked layout is passed as its contiguous storage.
+        The result is alpha * product + beta * out + bias, where the problem's scaling allows the factors; beta = 0 does
+        not read `out`. `stream`: None takes the current one of the arrays' framework. On CUDA and OpenCL the call
+        returns at once.
         IllegalProblem names the rule, value and remedy; IllegalType where an argument's type or dtype is wrong.
         """
         if self._has_factors or alpha != 1.0 or beta != 0.0:
@@ -173,8 +174,8 @@ class Kernel:
     ) -> Any:
         """The call on adapted arrays whose types and devices are known to be right.
 
-        `result` describes `out`, both None: allocated by the family. `factors` are alpha and beta as the kernel's scaling has
-        them; `names` serve messages.
+        `result` describes `out`, both None: allocated by the family. `factors` are alpha and beta as the kernel's
+        scaling has them; `names` serve messages.
         """
         if result is None:
             placement = self._placed(tensors, False)
@@ -189,7 +190,7 @@ class Kernel:
         return out
 
     def _scaled(self, alpha: float, beta: float, out: Any) -> Kernel:
-        """The kernel that needs exactly these factors: beta = 0 must not read the old result, and integers stay integers."""
+        """The kernel that needs exactly these factors: beta = 0 must not read `out`, and integers stay integers."""
         allowed, integral = self.problem.scaling, self.problem.acc is S32
         for name, factor, neutral, has in (("alpha", alpha, 1.0, allowed.alpha), ("beta", beta, 0.0, allowed.beta)):
             if factor != neutral and not has:
@@ -237,7 +238,7 @@ class Kernel:
             return
         if tensor.dtype is not dtype:
             raise IllegalType(
-                f"{name} must have elements of type {dtype}; got {tensor.dtype}; convert it or compile the problem for it"
+                f"{name} must have elements of type {dtype}; got {tensor.dtype}; convert it or compile for that type"
             )
         raise IllegalProblem(
             f"all arrays must lie on the kernel's device, {self.device.name}; {name} lies on {tensor.device}; "

@@ -43,4 +43,4 @@ def current_stream(array: Any) -> Any:
 
 
 def check_writable(name: str, array: Any) -> None:
-    """pyopencl has no read-only arrays."""
+    """Arrays of pyopencl are never read-only."""

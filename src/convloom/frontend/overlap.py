@@ -32,7 +32,11 @@ def reach_of(tensor: Tensor) -> Reach:
 def check_apart(result: Tensor, operand: Tensor, names: tuple[str, str]) -> None:
     """IllegalProblem if some byte belongs to both; to be asked when their ranges overlap."""
     try:
-        shared = np.shares_memory(_bytes_of(result), _bytes_of(operand), max_work=_MOST_WORK)
+        shared = np.shares_memory(
+            _bytes_of(result),
+            _bytes_of(operand),
+            max_work=_MOST_WORK,  # pyright: ignore[reportArgumentType]
+        )
     except np.exceptions.TooHardError:
         shared = True
     if shared:

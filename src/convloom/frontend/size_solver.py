@@ -1,9 +1,9 @@
 """Values of a problem's symbols from the arrays of a call: one Python function, written and compiled once per kernel.
 
-The equations are `extent expression = actual extent` and `stride expression = actual stride`. A symbol that is an extent
-by itself takes its value from there; else from an extent in which it is the only unknown and stands once, in a linear term or a
-product with known sizes; else from a stride. Every equation that did not define a symbol is checked, and so are the
-declared facts.
+The equations are `extent expression = actual extent` and `stride expression = actual stride`. A symbol that is an
+extent by itself takes its value from there; else from an extent in which it is the only unknown and stands once, in a
+linear term or a product with known sizes; else from a stride. Every equation that did not define a symbol is checked,
+and so are the declared facts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
-from convloom.errors import IllegalProblem, InternalError
+from convloom.errors import ConvloomError, IllegalProblem, InternalError
 from convloom.expr import Expr, Op, const, free_symbols, linear_form, to_text
 from convloom.frontend.dims import fact_texts
 from convloom.frontend.operand_terms import Terms
@@ -108,7 +108,7 @@ class SizeSolver:
         """
         found = self._solve(shapes, strides)
         if found is None:
-            self._explain(shapes, strides)
+            raise self._explanation(shapes, strides)
         return found
 
     # --- equations --------------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class SizeSolver:
 
             def explain(values: Mapping[str, Any], text: str = text) -> str:
                 return (
-                    f"dim {symbol.name} was declared with {text}; got {symbol.name} = {values[symbol.name]} ({origin}); "
-                    "pass another size or declare the dim with weaker facts"
+                    f"dim {symbol.name} was declared with {text}; got {symbol.name} = {values[symbol.name]} "
+                    f"({origin}); pass another size or declare the dim with weaker facts"
                 )
 
             yield _Step("", text, explain)
@@ -221,8 +221,8 @@ class SizeSolver:
         def explain(values: Mapping[str, Any]) -> str:
             expected = eval(text, dict(_SCOPE), dict(values))
             return (
-                f"{terms.name} must have the strides that the problem's layout says; got {values['_r'][place]} elements "
-                f"for shape {values['_s'][place]}: dimension {dim} has stride {values[_stride(place, dim)]}, expected "
+                f"{terms.name} must have the strides of the problem's layout; got {values['_r'][place]} elements for "
+                f"shape {values['_s'][place]}: dimension {dim} has stride {values[_stride(place, dim)]}, expected "
                 f"{_equal(text, expected)}; copy it into that layout or compile the problem with its strides"
             )
 
@@ -244,21 +244,23 @@ class SizeSolver:
             "", f"_prod(_s[{place}]) == {_grouped(text)} and _is_contiguous(_s[{place}], _r[{place}])", explain
         )
 
-    def _explain(self, shapes: Shapes, strides: Shapes) -> None:
+    def _explanation(self, shapes: Shapes, strides: Shapes) -> ConvloomError:
         """Goes through the steps one by one to find the one that fails."""
         values: dict[str, Any] = {"_s": shapes, "_r": strides}
         for step in self._steps:
             try:
                 result = eval(step.text, dict(_SCOPE), values)
             except ZeroDivisionError:
-                raise IllegalProblem(
+                return IllegalProblem(
                     f"a size that divides must not be zero; {step.text} got {_symbol_values(values)}; pass another size"
-                ) from None
+                )
             if step.target:
                 values[step.target] = result
             elif not result and step.explain is not None:
-                raise IllegalProblem(step.explain(values))
-        raise InternalError(f"shapes {shapes} and strides {strides} were refused without a reason; please report this")
+                return IllegalProblem(step.explain(values))
+        return InternalError(
+            f"a refusal needs a reason; shapes {shapes} and strides {strides} have none; please report this"
+        )
 
 
 def _function_text(steps: Iterable[_Step], names: Iterable[str]) -> str:

@@ -9,8 +9,11 @@ from convloom.errors import IllegalProblem
 
 
 class Tensor(NamedTuple):
-    """An array as a kernel sees it: address of the element of index 0 (OpenCL: a buffer that begins there), extents,
-    strides in elements, element type, device (`cpu`, `cuda:0`, ..), and what must stay alive during the call."""
+    """An array as a kernel sees it.
+
+    Address of the element of index 0 (OpenCL: a buffer that begins there), extents, strides in elements, element type,
+    device (`cpu`, `cuda:0`, ..), and what must stay alive during the call.
+    """
 
     address: Any
     shape: tuple[int, ...]

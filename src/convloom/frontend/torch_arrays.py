@@ -42,7 +42,7 @@ def adapt(name: str, tensor: Any) -> Tensor:
     dtype = _dtypes().get(tensor.dtype)
     if dtype is None:
         raise IllegalType(
-            f"elements of {name} must be one of {', '.join(_NAMES.values())}; got {tensor.dtype}; convert the tensor first"
+            f"elements of {name} must be one of {', '.join(_NAMES.values())}; got {tensor.dtype}; convert the tensor"
         )
     _check_plain(name, tensor)
     device = tensor.device
