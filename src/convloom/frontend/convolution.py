@@ -44,8 +44,8 @@ def conv(
     dense. x and w may have any strides, zero and negative ones included; nothing is copied.
     The result is `out` (any strides without overlap, any element type that fits), else a new array of the kind of x:
     dense in the order of x's strides, of x's element type, or s32 for 8-bit integers. `beta` = 0 does not read out;
-    `accumulate` is beta = 1. `max_workspace`: bytes of scratch memory that may be used; 0 always works. `device`: must be
-    where the arrays lie. `stream`: None takes the current one of the arrays' framework. On a GPU the call returns at
+    `accumulate` is beta = 1. `max_workspace`: bytes of scratch memory that may be used; 0 always works. `device`: where
+    the arrays must lie. `stream`: None takes the current one of the arrays' framework. On a GPU the call returns at
     once. IllegalProblem (a ValueError) names rule, value and remedy; IllegalType (also a TypeError) concerns types.
     """
     options = Options(out, alpha, beta, accumulate, max_workspace, device, plan, stream)
