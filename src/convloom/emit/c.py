@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from convloom.emit.c_family import Dialect, Helper, Printer, helper_name, parameter_text, table_text, vector_name
 from convloom.emit.helpers_c import BODIES, PLAIN_CASTS, conversion_steps
 from convloom.ir.ops import Kernel, Scope

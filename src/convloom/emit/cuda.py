@@ -1,4 +1,4 @@
-"""CUDA C++ without any header: vectors are small aligned structs, 16-bit types are bits converted by PTX instructions."""
+"""CUDA C++ without any header: vectors are small aligned structs, 16-bit types are bits that PTX converts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenCL C 1.2: built-in vectors; 16-bit types are stored as bits and computed in f32, so no fp16 extension is needed."""
+"""OpenCL C 1.2: built-in vectors; 16-bit types are stored as bits and computed in f32, without any extension."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from convloom.expr import Expr, Op, bounds, const, divisor, simplify, sym
@@ -89,7 +89,7 @@ class IrBuilder:
         self.append(Barrier())
 
     @contextmanager
-    def loop(self, name: str, extent: Expr | int, kind: LoopKind = LoopKind.SERIAL) -> Iterator[Expr]:
+    def loop(self, name: str, extent: Expr | int, kind: LoopKind = LoopKind.SERIAL) -> Generator[Expr]:
         """Opens a loop; yields its variable, or the constant 0 without a loop where the extent is 1."""
         extent = const(extent) if isinstance(extent, int) else simplify(extent)
         if extent.op is Op.CONST and extent.value == 1:
@@ -101,7 +101,7 @@ class IrBuilder:
             yield variable
 
     @contextmanager
-    def repeat(self, variable: Expr, extent: Expr | int, kind: LoopKind = LoopKind.SERIAL) -> Iterator[None]:
+    def repeat(self, variable: Expr, extent: Expr | int, kind: LoopKind = LoopKind.SERIAL) -> Generator[None]:
         """Opens a loop over a given variable; no loop where the variable is a constant."""
         if variable.op is Op.CONST:
             yield
@@ -112,7 +112,7 @@ class IrBuilder:
         self.append(For(variable, const(extent) if isinstance(extent, int) else extent, body, kind))
 
     @contextmanager
-    def condition(self, condition: Expr | None) -> Iterator[None]:
+    def condition(self, condition: Expr | None) -> Generator[None]:
         """Opens an if; no if where the condition is None or the constant 1."""
         if condition is None or (condition.op is Op.CONST and condition.value == 1):
             yield

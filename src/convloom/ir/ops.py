@@ -1,7 +1,7 @@
 """The whole IR on one screen: buffers, values, statements, kernel.
 
-Integer index math is `expr.Expr`; the symbols in it are launch arguments, loop variables, `THREAD_ID`, `BLOCK_ID` and names bound by
-`Let`. Everything else (element values) is a `Value`. All nodes are frozen; passes build new ones.
+Integer index math is `expr.Expr`; the symbols in it are launch arguments, loop variables, the thread's and
+the block's number and names bound by `Let`. Everything else (element values) is a `Value`. All nodes are frozen; passes build new ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A linear array: `size` elements (0 for parameters), each a vector of `lanes` numbers. `dtype` None means index integers."""
+    """A linear array of `size` numbers (0: a parameter) in vectors of `lanes`; `dtype` None means index integers."""
 
     name: str
     dtype: DType | None
@@ -35,7 +35,7 @@ class Buffer:
     written: bool = False  # GLOBAL only: the kernel stores to it
 
 
-# --- values -----------------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------------------------
 
 
 class BinaryOp(Enum):
@@ -64,7 +64,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """`lanes` consecutive numbers of a buffer from `index` on (in numbers, also where elements are vectors); zeros where mask is 0."""
+    """`lanes` consecutive numbers of a buffer from number `index` on; zeros where mask is 0."""
 
     buffer: Buffer
     index: Expr
@@ -108,7 +108,7 @@ class MultiplyAdd:
 
 Value = Constant | Parameter | Read | Convert | Splat | Binary | MultiplyAdd
 
-# --- statements -------------------------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------------------------
 
 
 class LoopKind(Enum):
@@ -136,7 +136,7 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Stores a value at `index` (in numbers); `value` may be an Expr for index arrays. Nothing happens where mask is 0."""
+    """Stores a value from number `index` on; index arrays take an Expr. Nothing happens where mask is 0."""
 
     buffer: Buffer
     index: Expr
@@ -179,9 +179,9 @@ Statement = Let | Allocate | Write | For | If | Barrier | Comment
 
 @dataclass(frozen=True, slots=True)
 class LaunchScalar:
-    """A scalar launch argument: the symbol in the body, and the expression over problem symbols that the host evaluates.
+    """A scalar launch argument: its name in the body, and the expression over problem symbols that the host evaluates.
 
-    `value` None: the caller passes it (alpha, beta), `symbol` then only carries the name.
+    `value` is a name instead where the caller passes the number (alpha, beta).
     """
 
     name: str

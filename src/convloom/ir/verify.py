@@ -131,7 +131,8 @@ def check_local_bounds(kernel: Kernel) -> Iterator[str]:
         for buffer, index, lanes in _local_accesses(statement):
             limits = bounds(index)
             if limits.lo is None or limits.lo < 0 or limits.hi is None or limits.hi + lanes > buffer.size:
-                yield f"index {index!r} in [{limits.lo}, {limits.hi}] of {lanes} lanes may leave {buffer.name}[{buffer.size}]"
+                reach = f"[{limits.lo}, {limits.hi}] of {lanes} lanes"
+                yield f"index {index!r} in {reach} may leave {buffer.name}[{buffer.size}]"
 
 
 def _local_accesses(statement: Statement) -> Iterator[tuple[Buffer, Expr, int]]:

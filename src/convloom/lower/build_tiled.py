@@ -56,7 +56,8 @@ class _Frame:
 def build_tiled(contraction: Contraction, plan: TiledPlan, name: str) -> Kernel:
     """The kernel of one plan: block decoding, K loops over operand tiles in shared memory, epilogue.
 
-    requires: the plan is legal for the contraction. ensures: index math over launch symbols only where a host can evaluate it.
+    requires: the plan is legal for the contraction. ensures: sizes stand in the index math as they are; passes move
+    what the host can evaluate to the launch.
     """
     if plan.swap:
         contraction = exchange(contraction)
@@ -97,7 +98,7 @@ def _factor_type(acc: DType) -> DType:
 
 
 def _factors(contraction: Contraction) -> tuple[LaunchScalar, ...]:
-    """alpha and beta, where the call passes them."""
+    """Alpha and beta, where the call passes them."""
     dtype = _factor_type(contraction.acc)
     names = (("alpha", contraction.scaling.alpha), ("beta", contraction.scaling.beta))
     return tuple(LaunchScalar(name, name, dtype) for name, wanted in names if wanted)
@@ -168,7 +169,7 @@ def _loader(
 
 
 def _multiply(builder: IrBuilder, frame: _Frame, loaders: list[TileLoader], accumulators: Buffer) -> None:
-    """acc += A tile * B tile, one k after the other, every thread on its own part."""
+    """Acc += A tile * B tile, one k after the other, every thread on its own part."""
     plan, acc = frame.plan, frame.contraction.acc
     left = builder.allocate(Buffer("a_part", acc, Scope.REGISTER, plan.thread_m))
     right = builder.allocate(Buffer("b_part", acc, Scope.REGISTER, plan.thread_n, plan.lanes))
@@ -256,7 +257,7 @@ def _store_part(builder: IrBuilder, frame: _Frame, coordinates: dict[str, Expr],
 
 
 def _scaled(contraction: Contraction, value: Value, old: Read, width: int) -> Value:
-    """alpha * value + beta * old, in floating point only where a factor is there."""
+    """Alpha * value + beta * old, in floating point only where a factor is there."""
     factor_type = _factor_type(contraction.acc)
     if contraction.scaling.alpha:
         value = Binary(BinaryOp.MUL, Convert(value, factor_type), _factor("alpha", factor_type, width))

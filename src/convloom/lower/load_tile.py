@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from convloom.dtypes import DType
 from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, simplify, sym
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Convert, LoopKind, Read, Scope
-from convloom.lower.separate import SplitConditions, separate, separate_conditions
+from convloom.lower.separate import separate, separate_conditions
 from convloom.plan.tiled import Along, Transfer
 from convloom.view import Access, View
 
@@ -82,7 +82,7 @@ class TileLoader:
             self._store(builder, Convert(value, self._dtype))
 
     @contextmanager
-    def _each_access(self, builder: IrBuilder) -> Iterator[None]:
+    def _each_access(self, builder: IrBuilder) -> Generator[None]:
         """The loop over this thread's accesses; threads beyond the last one take no part."""
         with builder.repeat(self._round, self._rounds, LoopKind.UNROLLED), builder.condition(self._guard):
             if self._guard is not None:
@@ -127,7 +127,7 @@ def _position(index: Expr, rows: int, depth: int, transfer: Transfer) -> tuple[E
     return (within, line) if transfer.along is Along.ROW else (line, within)
 
 
-def _access(source: TileSource, row: Expr, k: Expr) -> Access:
+def _access(source: TileSource, row: Expr, k: Expr) -> Access[Expr]:
     shift = {source.row_axis: row, "K": k}
     coordinates = {axis.name: source.origin[axis.name] + shift.get(axis.name, const(0)) for axis in source.view.axes}
     return source.view.access(coordinates)

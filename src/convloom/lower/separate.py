@@ -29,8 +29,10 @@ def separate(expression: Expr, moving_symbols: frozenset[Expr]) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class SplitCondition:
-    """The comparison `sign * fixed + moving < 0` (strict) or `<= 0`; the first term of fixed has a positive coefficient,
-    so that the two sides of a window share one fixed part."""
+    """The comparison `sign * fixed + moving < 0` (strict) or `<= 0`.
+
+    The first term of fixed has a positive coefficient, so that the two sides of a window share one fixed part.
+    """
 
     fixed: Expr
     moving: Expr

@@ -32,8 +32,9 @@ def serialize_work_items(kernel: Kernel) -> Kernel:
 
     before:  x = f(tid); barrier; g(x)
     after:   for tid: x[tid] = f(tid)         for tid: g(x[tid])
-    requires: barriers stand in control flow that is the same for all threads. ensures: no barrier is left; registers that
-    live across one are arrays with an entry per thread; names that are the same for all threads are bound outside the loops.
+    requires: barriers stand in control flow that is the same for all threads. ensures: no barrier is left; registers
+    that live across one are arrays with an entry per thread; names that are the same for all threads are bound outside
+    the loops.
     """
     serializer = _Serializer(kernel)
     body = serializer.outer(kernel.body)
@@ -158,8 +159,10 @@ class _Serializer:
         return frozenset(crossing)
 
     def _body(self, run: Body, use: _Use) -> Body:
-        """The region with expanded registers; values both read and written go through a local copy that a compiler
-        can keep in registers while the region loops."""
+        """The region with expanded registers.
+
+        What it both reads and writes goes through a local copy that a compiler can keep in registers while it loops.
+        """
         both = sorted(use.reads & use.writes & self._crossing, key=lambda buffer: buffer.name)
         local = {buffer: replace(buffer, name=f"{buffer.name}_local") for buffer in both if buffer.dtype is not None}
         copies_in = [statement for buffer, own in local.items() for statement in self._copy(buffer, own, inward=True)]
@@ -237,7 +240,8 @@ def _use(run: Body) -> _Use:
                 defines.add(statement.variable)
             case _:
                 pass
-    return _Use(*(frozenset(part) for part in (reads, writes, allocates)), frozenset(names), frozenset(defines))
+    buffers = frozenset(reads), frozenset(writes), frozenset(allocates)
+    return _Use(*buffers, frozenset(names), frozenset(defines))
 
 
 def _reads(statement: Statement) -> list[Read]:

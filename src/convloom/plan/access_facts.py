@@ -58,8 +58,8 @@ class KOrder:
 def k_orders(contraction: Contraction) -> tuple[KOrder, ...]:
     """Ways to walk K worth considering: every suffix of the stride order merged, and every single axis.
 
-    The order follows the operand in which K is contiguous. Axes whose extent differs between phases stay loops: their flat
-    index would need a division by a value that no host knows.
+    Each operand suggests its stride order. Axes whose extent differs between phases stay loops: their flat index would
+    need a division by a value that no host knows.
     """
     axes = contraction.of_kind(AxisKind.K)
     parameters = frozenset(parameter.symbol for parameter in contraction.phases)

@@ -74,20 +74,20 @@ def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[
     g, m, n = (by_stride(contraction.of_kind(kind), strides_c) for kind in (AxisKind.G, AxisKind.M, AxisKind.N))
     for order in k_orders(contraction):
         merged = flat_axes(contraction, m, n, order.merged, g)
-
-        def width(operand: Operand, axis: str, merged=merged, order=order) -> int:
-            return flat_width(operand, merged, order.serial, axis, target.access_bits, "K")
-
+        sides = ((contraction.a, "M"), (contraction.a, "K"), (contraction.b, "N"), (contraction.b, "K"))
+        a_row, a_k, b_row, b_k = [
+            flat_width(operand, merged, order.serial, axis, target.access_bits, "K") for operand, axis in sides
+        ]
         yield Arrangement(
             swap,
             g,
             m,
             n,
             order,
-            width(contraction.a, "M"),
-            width(contraction.a, "K"),
-            width(contraction.b, "N"),
-            width(contraction.b, "K"),
+            a_row,
+            a_k,
+            b_row,
+            b_k,
             _faster(strides_a, order.merged, m),
             _faster(strides_b, order.merged, n),
             store_width(contraction, merged, target),

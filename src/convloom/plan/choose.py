@@ -11,7 +11,6 @@ from convloom.plan.tiled import TiledPlan, parse_plan
 from convloom.problem.contraction import Contraction
 from convloom.target.arch import Target
 
-
 _SAMPLE = 17  # every 17th shape stands for all when arrangements are compared
 _KEPT = 2  # arrangements whose shapes are all looked at
 
@@ -19,9 +18,9 @@ _KEPT = 2  # arrangements whose shapes are all looked at
 def choose_plan(contraction: Contraction, target: Target, *, general: bool = False) -> TiledPlan:
     """The candidate with the least predicted time.
 
-    Arrangements (orientation, order of axes) are ranked by a sample of tile shapes first, then all shapes of the best few are
-    costed. 64-bit index math only where 32 bits are known not to do. `general`: a plan that relies on nothing, with 64-bit
-    index math and one number per access, for calls that break the requirements of the preferred one.
+    Arrangements (orientation, order of axes) are ranked by a sample of tile shapes first, then all shapes of the best
+    few are costed. 64-bit index math only where 32 bits are known not to do. `general`: a plan that relies on nothing,
+    with 64-bit index math and one number per access, for calls that break the requirements of the preferred one.
     """
     index_bits = 32 if not general and fits_32_bits(contraction) else 64
 

@@ -1,4 +1,4 @@
-"""The analytic cost model: waves of blocks, cycles of arithmetic, accesses and loop overhead, bytes through device memory."""
+"""The analytic cost model: waves of blocks, cycles of arithmetic, accesses and loops, bytes through device memory."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from convloom.view import Axis, Broadcast, PadTo, Split, Transform, View
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A flat axis made of contraction axes, slowest first; `multiple` > 1: it runs up to a multiple, the rest is masked."""
+    """A flat axis made of contraction axes, slowest first; run up to a multiple of `multiple` and masked there."""
 
     name: str
     parts: tuple[str, ...]
@@ -39,7 +39,7 @@ def merged_axis(contraction: Contraction, name: str, parts: tuple[str, ...], mul
 
 
 def tile_view(view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: str | None = None) -> View:
-    """The view with each merged axis in place of its parts; axes in `serial` stay; axes that the view lacks are dropped.
+    """The view with each merged axis in place of its parts; `serial` axes stay, those that the view lacks are dropped.
 
     The flat axis named `masked` is kept, for its check, even where the view has none of its parts.
     """

@@ -141,7 +141,7 @@ def _index_bits(plan: TiledPlan, contraction: Contraction, target: Target) -> st
 
 
 def transfer_for(row_width: int, k_width: int, prefer_k: bool, rows: int, depth: int) -> Transfer:
-    """The transfer of a tile: along the direction that moves more numbers at once, the faster direction if none does."""
+    """The transfer of a tile: along the direction that moves more numbers at once, else the one of smaller strides."""
     row, deep = gcd(row_width, rows), gcd(k_width, depth)
     if deep > row or (deep == row and prefer_k):
         return Transfer(Along.K, deep, 0)

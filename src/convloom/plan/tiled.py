@@ -32,8 +32,8 @@ class Transfer:
 class TiledPlan:
     """A thread block computes block_m x block_n of C in steps of block_k; a thread computes thread_m x thread_n of it.
 
-    Axes are named as in the contraction. `m`, `n`, `g` are merged (slowest first) into one flat index each; of the K axes
-    `serial` are walked one by one (outermost first), `merged` form the flat index that is tiled by block_k.
+    Axes are named as in the contraction. `m`, `n`, `g` are merged (slowest first) into one flat index each; of the K
+    axes `serial` are walked one by one (outermost first), `merged` form the flat index that is tiled by block_k.
     """
 
     block_m: int
@@ -143,12 +143,13 @@ def _split_fields(text: str) -> dict[str, str]:
     words = text.split()
     if not words or words[0] != "tiled":
         raise Infeasible(f"a plan text begins with its family, 'tiled'; got {text!r}; print a plan to see the form")
-    fields = dict(word.partition("=")[::2] for word in words[1:])
+    fields = {name: value for name, _, value in (word.partition("=") for word in words[1:])}
     missing = [name for name in _FIELDS if not fields.get(name)]
     unknown = [name for name in fields if name not in _FIELDS]
     if missing or unknown:
         raise Infeasible(
-            f"a tiled plan has exactly the fields {', '.join(_FIELDS)}; missing {missing}, unknown {unknown}; correct the text"
+            f"a tiled plan has exactly the fields {', '.join(_FIELDS)}; "
+            f"missing {missing}, unknown {unknown}; correct the text"
         )
     return fields
 

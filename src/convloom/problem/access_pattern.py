@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from convloom.errors import NotYetSupported
 from convloom.expr import Expr, Op, bounds, const, linear_form, maximum, minimum, sum_of, sym, to_text
 from convloom.view import OFFSET, Affine, Axis, Broadcast, Check, Pad, PadTo, Split, Transform, View, Xor
-from convloom.view.view import flat
 from convloom.view.form import Form, Source
+from convloom.view.view import flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ def access_pattern(view: View) -> AccessPattern:
     """The pattern of a view: forms of its offset and of the checks that are not proved."""
     found = flat(view)
     symbols = {axis.name: axis_symbol(axis) for axis in view.axes}
-    checks = {check for check in _range_checks(found.checks, lambda form: _expression(form, symbols))}
+    checks = set(_range_checks(found.checks, lambda form: _expression(form, symbols)))
     return AccessPattern(_expression(found.offset, symbols), tuple(sorted(checks, key=lambda check: check.text)))
 
 
 def _range_checks(checks: Iterable[Check], read: Callable[[Form], Expr]) -> Iterable[RangeCheck]:
-    """One-sided checks turned to the canonical sign, sides of one value joined, constants from above moved to the size."""
+    """One-sided checks turned to the canonical sign, sides of one value joined, constants moved to the size."""
     below: dict[Expr, Expr] = {}  # value without constant -> least value of the constant-free part
     above: dict[Expr, Expr] = {}  # value without constant -> what it stays under
     for check in checks:
@@ -95,9 +95,7 @@ def _is_negative(terms: Expr) -> bool:
 
 
 def _expression(form: Form, symbols: dict[str, Expr]) -> Expr:
-    return sum_of(
-        [form.constant, *(_source(atom.source, symbols) // atom.scale * c for atom, c in form.terms.items())]
-    )
+    return sum_of([form.constant, *(_source(atom.source, symbols) // atom.scale * c for atom, c in form.terms.items())])
 
 
 def _source(source: Source, symbols: dict[str, Expr]) -> Expr:
@@ -105,7 +103,9 @@ def _source(source: Source, symbols: dict[str, Expr]) -> Expr:
         return symbols[source]
     if isinstance(source, Form):
         return _expression(source, symbols)
-    raise NotYetSupported(f"operands of a contraction have no swizzled addresses; got {Xor.__name__}; lay the tensor out anew")
+    raise NotYetSupported(
+        f"operands of a contraction have no swizzled addresses; got {Xor.__name__}; lay the tensor out anew"
+    )
 
 
 # --- to a view ------------------------------------------------------------------------------------------------------

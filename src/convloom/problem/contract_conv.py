@@ -1,11 +1,11 @@
 """A convolution as a contraction: source document 000's mapping, the same for all directions and ranks.
 
-Forward: src -> A, wei -> B, dst -> C. Backward by data: dst -> A, wei -> B, src -> C. Backward by weights: src -> A, dst -> B,
-wei -> C. What becomes M, N, K or G follows from which operands have an axis.
+Forward: src -> A, wei -> B, dst -> C. Backward by data: dst -> A, wei -> B, src -> C. Backward by weights: src -> A,
+dst -> B, wei -> C. What becomes M, N, K or G follows from which operands have an axis.
 
-The coordinates of the three tensors are tied by `ih = oh * S + kh * D - P` in each spatial dimension (D = 1: dense). Forward and
-backward by weights evaluate it; backward by data solves it for oh, which has solutions for some kh only: all residues of ih modulo
-the stride become the phases of a family, those that no tap reaches included.
+The coordinates of the three tensors are tied by `ih = oh * S + kh * D - P` in each spatial dimension (D = 1: dense).
+Forward and backward by weights evaluate it; backward by data solves it for oh, which has solutions for some kh only:
+all residues of ih modulo the stride become the phases of a family, those that no tap reaches included.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _SPATIAL = ("d", "h", "w")
 class _Taps:
     """One dimension's loops and how they reach the three tensors.
 
-    `loops`: (axis name, extent) of the produced or reduced positions and of the taps; the transforms lead from them to the
-    coordinates `i*` of src, `k*` of wei and `o*` of dst.
+    `loops`: (axis name, extent) of the produced or reduced positions and of the taps; the transforms lead from them to
+    the coordinates `i*` of src, `k*` of wei and `o*` of dst.
     """
 
     loops: tuple[tuple[str, Expr], ...]
@@ -78,7 +78,7 @@ def _channel_loops(conv: Conv) -> list[tuple[str, Expr]]:
 
 
 def _forward_taps(conv: Conv, dim: int, letter: str) -> _Taps:
-    """ih = oh * S + kh * D - P, valid inside the source."""
+    """The window: ih = oh * S + kh * D - P, valid inside the source."""
     window = conv.windows[dim]
     o, k, i = f"o{letter}", f"k{letter}", f"i{letter}"
     padded = f"{i}_padded"
@@ -95,8 +95,10 @@ def _forward_taps(conv: Conv, dim: int, letter: str) -> _Taps:
 
 @dataclass(frozen=True, slots=True)
 class _Residue:
-    """Constants of the input positions ih = S * t + residue: its taps are kh = first + (S / gcd(S, D)) * j for j < taps,
-    and the matching output is oh = t + shift - j * (D / gcd(S, D))."""
+    """Constants of the input positions ih = S * t + residue.
+
+    Their taps are kh = first + (S / gcd(S, D)) * j for j < taps, the output is oh = t + shift - j * (D / gcd(S, D)).
+    """
 
     residue: int
     shift: int
@@ -147,7 +149,7 @@ def _parameters(letter: str, residues: Sequence[_Residue]) -> list[PhaseParamete
 
 
 def _unit_stride_taps(conv: Conv, dim: int, letter: str) -> _Taps:
-    """oh = ih + P - kh * D, valid inside dst."""
+    """The inverse window: oh = ih + P - kh * D, valid inside dst."""
     window = conv.windows[dim]
     o, k, i = f"o{letter}", f"k{letter}", f"i{letter}"
     solved = f"{o}_solved"
@@ -160,7 +162,7 @@ def _unit_stride_taps(conv: Conv, dim: int, letter: str) -> _Taps:
 
 
 def _residue_taps(conv: Conv, dim: int, letter: str, parameters: list[PhaseParameter]) -> _Taps:
-    """ih = S * t + residue, kh = first + step * j, oh = t + shift - j * (D / gcd)."""
+    """Phases: ih = S * t + residue, kh = first + step * j, oh = t + shift - j * (D / gcd)."""
     window = conv.windows[dim]
     residue, shift, first, taps = (parameter.symbol for parameter in parameters)
     common = gcd(window.stride, window.dilation)

@@ -13,7 +13,7 @@ from convloom.view import Axis, View
 
 
 class AxisKind(Enum):
-    """Which operands an axis indexes: G all three, M A and C (or C alone), N B and C, K both inputs or one of them alone."""
+    """Which operands an axis indexes: G all three, M a and c (or c alone), N b and c, K both inputs or one alone."""
 
     G = "g"
     M = "m"
@@ -54,7 +54,7 @@ def phase_parameter(name: str, values: tuple[int, ...]) -> PhaseParameter:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A problem without its direction: axes, operands, accumulator, epilogue, and the phases of a family (empty: no family)."""
+    """A problem without its direction: axes, operands, accumulator, epilogue, and the phases of a family (or none)."""
 
     axes: tuple[ContractionAxis, ...]
     a: Operand
@@ -109,8 +109,8 @@ _KIND_OF_PRESENCE = {
 def classify_axes(axes: tuple[ContractionAxis, ...], a: View, b: View, c: View) -> tuple[ContractionAxis, ...]:
     """The axes with the kind that follows from the operands that have them.
 
-    An axis that no operand depends on has extent 1 (then it does not matter: M) or repeats one product in the sum (K), as a
-    result never has two elements in one place.
+    An axis that no operand depends on has extent 1 (then it does not matter: M) or repeats one product in the sum (K),
+    as a result never has two elements in one place.
     """
     present = tuple(used_axes(view) for view in (a, b, c))
     return tuple(_classified(axis, tuple(axis.name in names for names in present)) for axis in axes)

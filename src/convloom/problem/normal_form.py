@@ -1,7 +1,7 @@
 """The normal form of a contraction: equal access functions become equal contractions, whatever graph led to them.
 
-Axes are refined to the digits that any operand needs, unit axes dropped, axes of one kind merged where every operand and every
-check treats them as one, ordered by stride, renamed, and the pairs (A, M) and (B, N) put in a canonical order.
+Axes are refined to the digits that any operand needs, unit axes dropped, axes of one kind merged where every operand
+and every check treats them as one, ordered by stride, renamed, and the pairs (A, M) and (B, N) put in a fixed order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from convloom.problem.contraction import (
 )
 from convloom.view import Axis, Const, Join, PadTo, Split, Transform, View
 from convloom.view.domain import divisor_chain
-from convloom.view.view import flat
 from convloom.view.form import Form, Quotient, exact_quotient
 from convloom.view.structure import radixes
+from convloom.view.view import flat
 
 ViewMap = Callable[[View], View]
 
@@ -119,7 +119,7 @@ def _form_scales(form: Form, name: str) -> set[Expr]:
 
 
 def _split_axis(contraction: Contraction, axis: ContractionAxis, chain: tuple[Expr, ...]) -> Contraction:
-    """The axis as digits, outermost first; where they do not fit its extent every operand that has it checks the end."""
+    """The axis as digits, outermost first; where they do not fit its extent, operands that have it check the end."""
     exact = exact_quotient(axis.extent, chain[-1]) is not None
     outermost = ceil_div(axis.extent, chain[-1])
     extents = radixes(chain, outermost * chain[-1])
@@ -276,9 +276,7 @@ def _stride(operand: Operand, axis: ContractionAxis, expression: Expr) -> int:
     return step.value if step.is_const else 0
 
 
-def _canonical_operand(
-    role: str, operand: Operand, names: dict[str, str], ordered: list[ContractionAxis]
-) -> Operand:
+def _canonical_operand(role: str, operand: Operand, names: dict[str, str], ordered: list[ContractionAxis]) -> Operand:
     """The operand over the axes that it depends on, in canonical order, with the view of its pattern."""
     renamed = operand.view.rename(names)
     pattern = access_pattern(renamed)

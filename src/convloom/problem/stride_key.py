@@ -1,11 +1,13 @@
 """The stride key: the text of a contraction's normal form, and back.
 
-Per operand and kind it lists (extent:stride) pairs, outermost first, instead of any layout name; checks follow. Example, the
-product of source document 001 (a transposed and reshaped tensor as first factor):
+Per operand and kind it lists (extent:stride) pairs, outermost first, instead of any layout name; checks follow. Example,
+a product with a transposed and reshaped tensor (1 x 12 x 384 x 64 -> 1 x 384 x 768) as first factor; one line:
 
-    acc=f32 | m=384 n=768 k=12,64 | a f32 m=384:64 k=12:24576,64:1 | b f32 n=768:1 k=12:49152,64:768 | c f32 m=384:768 n=768:1
+    acc=f32 | m=384 n=768 k=12,64
+      | a f32 m=384:64 k=12:24576,64:1 | b f32 n=768:1 k=12:49152,64:768 | c f32 m=384:768 n=768:1
 
-The key says everything the generator looks at and nothing else; `parse_key` gives the contraction without the user's graph.
+The key says everything the generator looks at and nothing else; `parse_key` gives the contraction without the user's
+graph.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from convloom.problem.access_pattern import (
     compact,
     pattern_view,
 )
-from convloom.problem.contraction import AxisKind, Contraction, ContractionAxis, Operand, PhaseParameter, phase_parameter
+from convloom.problem.contraction import (
+    AxisKind,
+    Contraction,
+    ContractionAxis,
+    Operand,
+    PhaseParameter,
+    phase_parameter,
+)
 from convloom.problem.conv import Scaling
 from convloom.view import Axis
 
@@ -36,7 +45,9 @@ def key_text(contraction: Contraction) -> str:
     """The key of a contraction in normal form."""
     sections = [_head(contraction), _axes_text(contraction), *_symbols_text(contraction)]
     if contraction.phases:
-        sections.append("phases " + " ".join(f"{p.symbol.name}={','.join(map(str, p.values))}" for p in contraction.phases))
+        sections.append(
+            "phases " + " ".join(f"{p.symbol.name}={','.join(map(str, p.values))}" for p in contraction.phases)
+        )
     sections += [_operand_text(operand, contraction) for operand in contraction.operands]
     return _SEPARATOR.join(sections)
 
@@ -99,7 +110,7 @@ def _access_words(operand: Operand, contraction: Contraction, offset: Expr) -> I
         rest = rest - symbol * stride
     if free_symbols(rest) & frozenset(symbols.values()):
         return [f"offset={compact(offset)}"]
-    words = []
+    words: list[str] = []
     for kind in AxisKind:
         pairs = [
             f"{compact(axis.extent)}:{compact(strides[axis.name])}"
@@ -146,7 +157,9 @@ def parse_key(text: str) -> Contraction:
     except (ValueError, KeyError, IndexError) as error:
         if isinstance(error, IllegalProblem):
             raise
-        raise IllegalProblem(f"a stride key must look like `convloom key` prints it; got {text!r} ({error}); correct it") from error
+        raise IllegalProblem(
+            f"a stride key must look like `convloom key` prints it; got {text!r} ({error}); correct it"
+        ) from error
 
 
 def _parse(text: str) -> Contraction:
@@ -162,7 +175,9 @@ def _parse(text: str) -> Contraction:
     operands = {operand.name: operand for operand in (_parse_operand(section, axes, table) for section in rest)}
     unknown = set(operands) - {"a", "b", "c", "bias"}
     if unknown or not {"a", "b", "c"} <= set(operands):
-        raise IllegalProblem(f"a stride key has the operands a, b, c and perhaps bias; got {sorted(operands)}; correct it")
+        raise IllegalProblem(
+            f"a stride key has the operands a, b, c and perhaps bias; got {sorted(operands)}; correct it"
+        )
     fields = dict(word.split("=", 1) for word in head.split())
     factors = fields.get("scale", "").split(",")
     return Contraction(
@@ -187,9 +202,7 @@ def _parse_sizes(text: str) -> dict[str, Expr]:
         if match is None:
             raise IllegalProblem(f"a size is written name[min,max]%divisor; got {word!r}; correct it")
         name, low, high, by = match.groups()
-        found[name] = sym(
-            name, divisor=int(by or 1), lo=int(low) if low else None, hi=int(high) if high else None
-        )
+        found[name] = sym(name, divisor=int(by or 1), lo=int(low) if low else None, hi=int(high) if high else None)
     return found
 
 
@@ -246,7 +259,8 @@ def _parse_check(text: str, symbols: dict[str, Expr]) -> RangeCheck:
 
 def _split_list(text: str) -> list[str]:
     """Parts between commas that stand in no parentheses."""
-    parts, depth, start = [], 0, 0
+    parts: list[str] = []
+    depth = start = 0
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if letter == "," and depth == 0:

@@ -11,7 +11,10 @@ from convloom.errors import UnsupportedTarget
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One machine as the planner sees it. Rates are per multiprocessor (a core on a CPU) and clock; they feed the cost model."""
+    """One machine as the planner sees it.
+
+    Rates are per multiprocessor (a core on a CPU) and clock; they feed the cost model.
+    """
 
     name: str
     language: Language
