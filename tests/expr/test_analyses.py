@@ -97,7 +97,7 @@ def test_congruences_keep_residues_through_division():
 
 
 @given(trees(5), st.integers(0, 2**32), st.sampled_from([12, 300]))
-@settings(derandomize=True, max_examples=3000, deadline=None)
+@settings(derandomize=True, max_examples=1500, deadline=None)
 def test_analyses_are_sound(tree, seed, spread):
     values = sample_values(seed, spread)
     try:

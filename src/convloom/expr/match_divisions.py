@@ -39,11 +39,11 @@ def multiple_and_rest(node: Expr) -> Binding | None:
 def fine_part(node: Expr) -> Binding | None:
     """(x, r, c, g) with the dividend x + r, x and c multiples of g, and 0 <= r < g."""
     a, c = node.args
-    terms = linear_form(a).terms
+    constant, terms = linear_form(a)
     if not is_at_least(c, 1):
         return None
     for granule in granules(terms, c):
-        parts = coarse_and_fine(a, granule) if is_at_least(granule, 1) else None
+        parts = coarse_and_fine(constant, terms, granule) if is_at_least(granule, 1) else None
         if parts is not None:
             return parts[0], parts[1], c, granule
     return None

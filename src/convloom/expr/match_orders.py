@@ -8,7 +8,7 @@ from itertools import permutations
 from convloom.expr.bounds import bounds
 from convloom.expr.congruence import congruence, divisor
 from convloom.expr.logic import all_of, any_of, difference_of, maximum, minimum
-from convloom.expr.node import ONE, ZERO, Expr, Op, const
+from convloom.expr.node import ONE, ZERO, Expr, Op, const, key_of
 from convloom.expr.splitting import (
     coarse_and_fine,
     common_factor,
@@ -17,7 +17,7 @@ from convloom.expr.splitting import (
     is_nonzero,
     is_ordered,
 )
-from convloom.expr.sums import linear_form, product_atoms
+from convloom.expr.sums import Terms
 
 Binding = tuple[Expr, ...]
 
@@ -40,6 +40,19 @@ def larger_part(node: Expr) -> Binding | None:
 
 def _strict(node: Expr) -> int:
     return 1 if node.op is Op.LT else 0
+
+
+_Form = tuple[int, frozenset[tuple[Expr, int]]]  # constant and terms of a difference
+_FORMS: dict[Expr, _Form] = {}
+
+
+def _below_zero(part: Expr) -> _Form:
+    """The difference d such that the comparison says d < 0."""
+    found = _FORMS.get(part)
+    if found is None:
+        constant, terms = difference_of(*part.args)
+        found = _FORMS[part] = (constant - 1 + _strict(part), frozenset(terms.items()))
+    return found
 
 
 def certain(node: Expr) -> Binding | None:
@@ -92,22 +105,19 @@ def quotient_zero(node: Expr) -> Binding | None:
     return (x, c) if is_at_least(x, 0) and is_at_least(c, 1) else None
 
 
-def _granules(difference: Expr) -> list[Expr]:
+def _granules(terms: Terms) -> list[Expr]:
     """Candidates for a common step of most terms: their coefficients and their symbolic factors."""
-    terms = linear_form(difference).terms
     sizes = {abs(coefficient) * divisor(atom) for atom, coefficient in terms} - {0, 1}
-    factors = {factor: None for atom, _ in terms for factor in product_atoms(atom) if atom.op is Op.MUL}
-    return [ONE * size for size in sorted(sizes, reverse=True)] + [
-        factor for factor in factors if is_at_least(factor, 1)
-    ]
+    factors = {factor for atom, _ in terms if atom.op is Op.MUL for factor in atom.args if is_at_least(factor, 1)}
+    return [const(size) for size in sorted(sizes, reverse=True)] + sorted(factors, key=key_of)
 
 
 def fine_part(node: Expr) -> Binding | None:
     """(x, r, y, g): the comparison says x + r < y with multiples x and y of g, 0 <= r < g."""
-    left, right = node.args
-    difference = left - right - 1 + _strict(node)
-    for granule in _granules(difference):
-        parts = coarse_and_fine(difference, granule)
+    constant, unordered = _below_zero(node)
+    terms = tuple(unordered)
+    for granule in _granules(terms):
+        parts = coarse_and_fine(constant, terms, granule)
         if parts is not None:
             return parts[0], parts[1], ZERO, granule
     return None
@@ -123,19 +133,6 @@ def shared_factor(node: Expr) -> Binding | None:
         return None
     x, y = exact_division(left, factor), exact_division(right, factor)
     return None if x is None or y is None else (x, y, factor)
-
-
-_Form = tuple[int, frozenset[tuple[Expr, int]]]  # constant and terms of a difference
-_FORMS: dict[Expr, _Form] = {}
-
-
-def _below_zero(part: Expr) -> _Form:
-    """The difference d such that the comparison says d < 0."""
-    found = _FORMS.get(part)
-    if found is None:
-        constant, terms = difference_of(*part.args)
-        found = _FORMS[part] = (constant - 1 + _strict(part), frozenset(terms.items()))
-    return found
 
 
 def _related(node: Expr, sign: int) -> Iterator[tuple[Expr, Expr, int]]:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import combinations
 
 from convloom.expr.bounds import bounds
 from convloom.expr.congruence import congruence, divisor
 from convloom.expr.node import ONE, ZERO, Expr, Op
 from convloom.expr.positivity import may_have_certificate, nonnegative
-from convloom.expr.sums import combine, content_of, divide_exactly, linear_form, product, product_atoms, sum_of
+from convloom.expr.sums import (
+    MEMO_SIZE,
+    Terms,
+    combine,
+    content_of,
+    divide_exactly,
+    linear_form,
+    product,
+    product_atoms,
+    sum_of,
+)
 
 
 def is_nonzero(e: Expr) -> bool:
@@ -28,26 +39,20 @@ def is_at_least(e: Expr, least: int) -> bool:
     return lo is not None and lo >= least
 
 
+@lru_cache(maxsize=MEMO_SIZE)
 def is_ordered(x: Expr, y: Expr, distance: int = 0) -> bool:
     """Whether x + distance <= y is certain, by intervals and a short search."""
     lo, hi = bounds(y).lo, bounds(x).hi
     if lo is not None and hi is not None and hi + distance <= lo:
         return True
-    return may_have_certificate(y, x) and _is_never_negative(y - x - distance)
-
-
-_NEVER_NEGATIVE: dict[Expr, bool] = {}
-
-
-def _is_never_negative(e: Expr) -> bool:
-    found = _NEVER_NEGATIVE.get(e)
-    if found is None:
-        found = _NEVER_NEGATIVE[e] = nonnegative(e)
-    return found
+    return may_have_certificate(y, x) and nonnegative(y - x - distance)
 
 
 def is_remainder(r: Expr, modulus: Expr) -> bool:
     """Whether 0 <= r < modulus is certain."""
+    if modulus.is_const:  # intervals know all that there is to know
+        hi = bounds(r).hi
+        return hi is not None and hi < modulus.value and is_at_least(r, 0)
     return is_at_least(r, 0) and is_ordered(r, modulus, 1)
 
 
@@ -172,7 +177,7 @@ def _shared_factors(products: list[tuple[Expr, ...]]) -> tuple[Expr, ...]:
     return tuple(shared)
 
 
-def granules(terms: tuple[tuple[Expr, int], ...], limit: Expr) -> Iterator[Expr]:
+def granules(terms: Terms, limit: Expr) -> Iterator[Expr]:
     """Candidates g that divide `limit` and some term, coarsest first."""
     content, factors = factors_of(limit)
     if not factors:
@@ -184,9 +189,8 @@ def granules(terms: tuple[tuple[Expr, int], ...], limit: Expr) -> Iterator[Expr]
             yield product(part)
 
 
-def coarse_and_fine(a: Expr, granule: Expr) -> tuple[Expr, Expr] | None:
-    """(x, r) with a == x + r, x a multiple of the granule, 0 <= r < granule and r not zero; None if not shown."""
-    constant, terms = linear_form(a)
+def coarse_and_fine(constant: int, terms: Terms, granule: Expr) -> tuple[Expr, Expr] | None:
+    """(x, r) whose sum is that of the terms, x a multiple of the granule, 0 <= r < granule, r not zero; else None."""
     coarse: dict[Expr, int] = {}
     fine: dict[Expr, int] = {}
     for atom, coefficient in terms:

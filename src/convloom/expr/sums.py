@@ -25,11 +25,14 @@ from convloom.expr.node import (
 MEMO_SIZE = 1 << 17
 
 
+Terms = tuple[tuple[Expr, int], ...]  # atom and coefficient
+
+
 class LinearForm(NamedTuple):
     """`constant + sum(coefficient * atom)`; atoms are distinct, sorted, and neither constants, sums nor scaled."""
 
     constant: int
-    terms: tuple[tuple[Expr, int], ...]
+    terms: Terms
 
 
 _LINEAR: dict[Expr, LinearForm] = {}
