@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,16 +15,13 @@ from rich.text import Text
 from convloom.cli.console import MISMATCH, errors, output
 from convloom.cli.problem_options import Data, DeviceName, DirectionName, TypeNames, defaults_of
 from convloom.errors import ConvloomError
-from convloom.frontend.compile import compile
+from convloom.frontend.compile_ahead import compile_ahead
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.problem_check import check_problem
 from convloom.problem.data import DataKind
 from convloom.problem.notation import BatchLine, read_batch
 from convloom.runtime.device import device_named
 from convloom.runtime.interface import Device
-
-BUILDERS = 2  # compilations under way while a problem runs
-BUILT_AHEAD = 4
 
 
 @dataclass(slots=True)
@@ -79,10 +74,10 @@ def _skip(line: BatchLine, max_mops: float | None, tally: Tally, console: Consol
 def _check_all(lines: list[BatchLine], device: Device, data: DataKind, tally: Tally, console: Console) -> bool:
     """Checks the lines in order; False if Ctrl-C ended it early."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=errors(), transient=True) as progress, ThreadPoolExecutor(BUILDERS) as pool:
+    with Progress(*columns, console=errors(), transient=True) as progress:
         task = progress.add_task("", total=len(lines))
         try:
-            for line, building in _built_ahead(lines, device, pool):
+            for line, building in compile_ahead([(line, line.problem) for line in lines], device):
                 reason = _check_line(building, data)
                 tally.passed += not reason
                 tally.failed += bool(reason)
@@ -90,23 +85,10 @@ def _check_all(lines: list[BatchLine], device: Device, data: DataKind, tally: Ta
                     console.print(Text.assemble(("failed", "bold red"), f" {_place(line)}: {reason}"))
                 progress.update(task, advance=1, description=tally.closing_line)
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
             done = tally.passed + tally.failed
             errors().print(f"interrupted after {done} of {len(lines)} problems; the counts are of these")
             return False
     return True
-
-
-def _built_ahead(
-    lines: list[BatchLine], device: Device, pool: ThreadPoolExecutor
-) -> Iterator[tuple[BatchLine, Future[Kernel]]]:
-    """Each line with its kernel under construction, a few lines ahead of the one that is used."""
-    waiting: deque[tuple[BatchLine, Future[Kernel]]] = deque()
-    for line in lines:
-        waiting.append((line, pool.submit(compile, line.problem, device)))
-        if len(waiting) > BUILT_AHEAD:
-            yield waiting.popleft()
-    yield from waiting
 
 
 def _check_line(building: Future[Kernel], data: DataKind) -> str:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from convloom.cli.console import MISMATCH, errors, output
 from convloom.frontend.layer_result import LayerResult, Verdict
-from convloom.frontend.onnx_layers import check_layers
+from convloom.frontend.onnx_layers import check_layer, compile_layers
 from convloom.frontend.onnx_network import Network, Observation, load_network, observe
 from convloom.frontend.pictures import picture_feeds, random_feeds
 from convloom.report.layers import closing_line, draw_layers, layer_table, summary
@@ -44,19 +44,18 @@ def model(
 
 
 def _check_all(network: Network, observation: Observation, device: Device) -> list[LayerResult]:
-    """The results of all nodes, or of those before Ctrl-C."""
+    """Results of all nodes, or of those before Ctrl-C. Kernels are compiled first, so that times are undisturbed."""
     results: list[LayerResult] = []
-
+    total = len(network.nodes)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors(), transient=True) as progress:
-        task = progress.add_task("layers", total=len(network.nodes))
         try:
-            for result in check_layers(network, observation, device, problem_text):
-                results.append(result)
-                progress.update(task, advance=1, description=result.node)
+            layers = list(progress.track(compile_layers(network, observation, device), total, description="compile"))
+            for layer in progress.track(layers, total, description="run"):
+                results.append(check_layer(layer, observation, problem_text))
         except KeyboardInterrupt:
             progress.stop()
-            errors().print(f"interrupted after {len(results)} of {len(network.nodes)} layers; the table has these")
+            errors().print(f"interrupted after {len(results)} of {total} layers; the table has these")
     return results
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from convloom.errors import IllegalProblem, NotYetSupported
-from convloom.frontend.compile import compile
+from convloom.frontend.compile_ahead import compile_ahead
 from convloom.frontend.device_run import DeviceRun, run_on_device
+from convloom.frontend.kernel import Kernel
 from convloom.frontend.layer_result import LayerResult, Verdict
 from convloom.frontend.onnx_network import Network, Observation, OnnxNode
 from convloom.frontend.onnx_nodes import NodeCall, node_call
@@ -22,27 +25,35 @@ FOREIGN_FACTOR = 2.0  # another library's result has an error of its own
 MEASURE_SECONDS = 0.05
 
 
-def check_layers(
-    network: Network, observation: Observation, device: Device, describe: Callable[[Problem], str]
-) -> Iterator[LayerResult]:
-    """One result per node, in order; `describe` is a problem's text for people.
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A node with its call and kernel, or the reason why it has none."""
 
-    A node that convloom refuses or cannot do yet is skipped with the reason; a kernel that fails to build raises.
+    node: OnnxNode
+    call: NodeCall | None
+    kernel: Kernel | None
+    refusal: str = ""
+
+
+def compile_layers(network: Network, observation: Observation, device: Device) -> Iterator[Layer]:
+    """The kernel of every node, in order.
+
+    A node that convloom refuses or cannot do yet has the reason instead; a kernel that fails to build raises.
     """
+    calls = {node.name: _call_or_refusal(node, observation) for node in network.nodes}
+    possible = [(name, call.problem) for name, call in calls.items() if isinstance(call, NodeCall)]
+    kernels = compile_ahead(possible, device)
     for node in network.nodes:
-        yield _check_node(node, observation, device, describe)
+        call = calls[node.name]
+        yield _compiled(node, call, next(kernels)[1]) if isinstance(call, NodeCall) else Layer(node, None, None, call)
 
 
-def _check_node(
-    node: OnnxNode, observation: Observation, device: Device, describe: Callable[[Problem], str]
-) -> LayerResult:
-    inputs = [observation.tensors[name] if name else None for name in node.inputs]
-    try:
-        call = node_call(node, inputs)
-        kernel = compile(call.problem, device)
-    except (IllegalProblem, NotYetSupported) as error:
-        return LayerResult(node.name, node.operator, "", Verdict.SKIPPED, reason=str(error))
-    run = run_on_device(kernel, call.operands, measure_seconds=MEASURE_SECONDS)
+def check_layer(layer: Layer, observation: Observation, describe: Callable[[Problem], str]) -> LayerResult:
+    """Runs one layer on the network's own tensors and compares; `describe` is a problem's text for people."""
+    node, call = layer.node, layer.call
+    if call is None or layer.kernel is None:
+        return LayerResult(node.name, node.operator, "", Verdict.SKIPPED, reason=layer.refusal)
+    run = run_on_device(layer.kernel, call.operands, measure_seconds=MEASURE_SECONDS)
     comparison, reason = judge_node(call, run, observation.tensors[node.output])
     return LayerResult(
         node=node.name,
@@ -55,6 +66,20 @@ def _check_node(
         bound_ratio=comparison.max_ratio,
         reason=reason,
     )
+
+
+def _call_or_refusal(node: OnnxNode, observation: Observation) -> NodeCall | str:
+    try:
+        return node_call(node, [observation.tensors[name] if name else None for name in node.inputs])
+    except (IllegalProblem, NotYetSupported) as error:
+        return str(error)
+
+
+def _compiled(node: OnnxNode, call: NodeCall, building: Future[Kernel]) -> Layer:
+    try:
+        return Layer(node, call, building.result())
+    except (IllegalProblem, NotYetSupported) as error:
+        return Layer(node, call, None, str(error))
 
 
 def judge_node(call: NodeCall, run: DeviceRun, foreign: NDArray[Any]) -> tuple[Comparison, str]:
