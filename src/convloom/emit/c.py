@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from convloom.emit.c_family import Dialect, Helper, Printer, helper_name, parameter_text, table_text, vector_name
-from convloom.emit.helpers_c import BODIES, PLAIN_CASTS, conversion_steps
+from convloom.dtypes import dtype_named
+from convloom.emit.c_family import Dialect, Printer, buffer_dtype, parameter_text, table_text
+from convloom.emit.helpers import CASTS, CONVERSIONS, HelperKind, HelperSyntax, helper_text, index_helpers
 from convloom.ir.ops import Kernel, Scope
 
 _SCALARS = {
@@ -15,8 +16,6 @@ _SCALARS = {
     "s8": "signed char",
     "u8": "unsigned char",
 }
-_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "s32": 4, "s8": 1, "u8": 1}
-_EXTRA_CASTS = {("f32", "f16"), ("f16", "f32")}
 
 _UNROLL_LIMIT = 16  # longer loops gain nothing here and cost compile time
 
@@ -30,17 +29,25 @@ DIALECT = Dialect(
     lane_of=lambda vector, lane: f"{vector}[{lane}]",
 )
 
-_INDEX_HELPERS = """static inline index_t floor_div(index_t x, index_t d) {
-  index_t q = x / d;
-  return q - ((x % d != 0) && ((x < 0) != (d < 0)));
-}
-static inline index_t floor_mod(index_t x, index_t d) { return x - floor_div(x, d) * d; }
-static inline index_t min_index(index_t a, index_t b) { return a < b ? a : b; }
-static inline index_t max_index(index_t a, index_t b) { return a > b ? a : b; }
-static inline index_t fast_div(index_t x, int64_t multiplier, int64_t shift) {
-  return (index_t)(((uint64_t)(uint32_t)x * (uint64_t)multiplier) >> shift);
-}
-"""
+SYNTAX = HelperSyntax(
+    prefix="static inline",
+    wide="int64_t",
+    unsigned_wide="uint64_t",
+    unsigned="uint32_t",
+    bodies={
+        HelperKind.LOAD: "{vector} v; __builtin_memcpy(&v, p, sizeof v); return v;",
+        HelperKind.STORE: "__builtin_memcpy(p, &v, sizeof v);",
+        HelperKind.SPLAT: "return x - ({vector}){{0}};",
+        HelperKind.ZERO: "{vector} v = {{0}}; return v;",
+    },
+    conversions=CONVERSIONS,
+    casts=CASTS | {("f32", "f16"), ("f16", "f32")},
+    lanewise=lambda vector, lanes, convert: (
+        f"{vector} r; for (int i = 0; i < {lanes}; ++i) r[i] = {convert('x[i]')}; return r;"
+    ),
+    whole_cast="return __builtin_convertvector(x, {vector});",
+    no_parameters="void",
+)
 
 
 def print_c(kernel: Kernel) -> str:
@@ -54,8 +61,8 @@ def print_c(kernel: Kernel) -> str:
         "#include <stdint.h>",
         f"typedef {index_type} index_t;",
         _types(printer, kernel),
-        _INDEX_HELPERS,
-        _helpers(printer),
+        index_helpers(SYNTAX),
+        helper_text(printer.helpers, SYNTAX),
         table_text(kernel, "static const index_t"),
         f"static void run_block(const index_t bid, {parameters}) {{\n{body}\n}}\n",
         _entry(kernel),
@@ -66,8 +73,7 @@ def print_c(kernel: Kernel) -> str:
 def _entry(kernel: Kernel) -> str:
     arguments = ["(index_t)block"]
     for place, buffer in enumerate(kernel.buffers):
-        assert buffer.dtype is not None
-        arguments.append(f"({'' if buffer.written else 'const '}{buffer.dtype.name} *)buffers[{place}]")
+        arguments.append(f"({'' if buffer.written else 'const '}{buffer_dtype(buffer)} *)buffers[{place}]")
     integers = floats = 0
     for scalar in kernel.scalars:
         if scalar.dtype is None:
@@ -90,62 +96,8 @@ def _types(printer: Printer, kernel: Kernel) -> str:
     names |= {scalar.dtype.name for scalar in kernel.scalars if scalar.dtype is not None} | {"f32"}
     lines = [f"typedef {_SCALARS[name]} {name};" for name in _SCALARS if name in names]
     lines += [
-        f"typedef {dtype} {dtype}x{lanes} __attribute__((vector_size({_BYTES[dtype] * lanes})));"
+        f"typedef {dtype} {dtype}x{lanes} __attribute__((vector_size({dtype_named(dtype).nbytes * lanes})));"
         for dtype, lanes in sorted(printer.types)
         if lanes > 1
     ]
     return "\n".join(lines)
-
-
-def _helpers(printer: Printer) -> str:
-    scalars: dict[tuple[str, str], None] = {}
-    vectors: list[str] = []
-    for helper in sorted(printer.helpers):
-        if helper.kind == "convert":
-            scalars.update((step, None) for step in conversion_steps(helper.to, helper.source, _is_direct))
-            if helper.lanes > 1 or not _is_direct(helper.to, helper.source):
-                vectors.append(_vector_conversion(helper))
-        else:
-            vectors.append(_memory_helper(helper))
-    return "\n".join([_scalar_conversion(to, source) for to, source in scalars] + vectors) + "\n"
-
-
-def _is_direct(to: str, source: str) -> bool:
-    return (to, source) in PLAIN_CASTS or (to, source) in _EXTRA_CASTS or (to, source) in BODIES
-
-
-def _scalar_conversion(to: str, source: str) -> str:
-    body = BODIES.get((to, source), f"return ({to})x;")
-    body = body.replace("BF16_BITS(x)", "x").replace("MAKE_BF16", "(bf16)")
-    return f"static inline {to} {helper_name('convert', to, 1, source)}({source} x) {{ {body} }}"
-
-
-def _vector_conversion(helper: Helper) -> str:
-    """Lane by lane; plain casts as one operation, which compilers turn into vector instructions."""
-    to, source = vector_name(helper.to, helper.lanes), vector_name(helper.source, helper.lanes)
-    head = f"static inline {to} {helper_name('convert', helper.to, helper.lanes, helper.source)}({source} x)"
-    steps = conversion_steps(helper.to, helper.source, _is_direct)
-    if len(steps) == 1 and steps[0] not in BODIES:
-        return f"{head} {{ return __builtin_convertvector(x, {to}); }}"
-    value = "x" if helper.lanes == 1 else "x[i]"
-    for step_to, step_from in steps:
-        value = f"{helper_name('convert', step_to, 1, step_from)}({value})"
-    if helper.lanes == 1:
-        return f"{head} {{ return {value}; }}"
-    return f"{head} {{ {to} r; for (int i = 0; i < {helper.lanes}; ++i) r[i] = {value}; return r; }}"
-
-
-def _memory_helper(helper: Helper) -> str:
-    name, vector = helper_name(helper.kind, helper.to, helper.lanes), vector_name(helper.to, helper.lanes)
-    match helper.kind:
-        case "load":
-            return (
-                f"static inline {vector} {name}(const {helper.to} *p)"
-                f" {{ {vector} v; __builtin_memcpy(&v, p, sizeof v); return v; }}"
-            )
-        case "store":
-            return f"static inline void {name}({helper.to} *p, {vector} v) {{ __builtin_memcpy(p, &v, sizeof v); }}"
-        case "splat":
-            return f"static inline {vector} {name}({helper.to} x) {{ return x - ({vector}){{0}}; }}"
-        case _:
-            return f"static inline {vector} {name}(void) {{ {vector} v = {'0' if helper.lanes == 1 else '{0}'}; return v; }}"

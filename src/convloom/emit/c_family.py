@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from convloom.dtypes import DType
+from convloom.emit.helpers import Helper, HelperKind, vector_name
 from convloom.emit.index_text import index_text
 from convloom.errors import InternalError
 from convloom.expr import Expr, simplify
@@ -34,17 +35,6 @@ from convloom.ir.ops import (
 )
 from convloom.ir.tables import constant_tables
 from convloom.ir.types import value_type
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Helper:
-    """A small function that the kernel text calls; dialects print its definition on demand."""
-
-    kind: str  # load, store, splat, zero, convert
-    to: str
-    lanes: int
-    source: str = ""
-    space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +133,9 @@ class Printer:
         elif lanes == 1:
             self._line(f"{guard}{buffer.name}[{index_text(index)}] = {text};")
         else:
-            helper = self._helper("store", _dtype(buffer), lanes, space=self.dialect.spaces[buffer.scope])
+            helper = self._helper(
+                HelperKind.STORE, buffer_dtype(buffer), lanes, space=self.dialect.spaces[buffer.scope]
+            )
             self._line(f"{guard}{helper}({buffer.name} + {index_text(index)}, {text});")
 
     def _write_register(self, buffer: Buffer, index: Expr, text: str, lanes: int, guard: str) -> None:
@@ -152,11 +144,11 @@ class Printer:
             return
         if buffer.lanes != 1:
             raise InternalError(
-                f"a register vector is stored whole; {buffer.name} has {buffer.lanes} lanes, got {lanes}"
+                f"a register vector is stored whole; {buffer.name} has {buffer.lanes} lanes, got {lanes}; report this"
             )
         name = f"t{self._temporaries}"
         self._temporaries += 1
-        self._line(f"const {self._type(_dtype(buffer), lanes)} {name} = {text};")
+        self._line(f"const {self._type(buffer_dtype(buffer), lanes)} {name} = {text};")
         for lane in range(lanes):
             self._line(f"{guard}{buffer.name}[{index_text(index + lane)}] = {self.dialect.element(name, lane)};")
 
@@ -179,7 +171,7 @@ class Printer:
             case Convert():
                 return self._convert(value)
             case Splat():
-                helper = self._helper("splat", value_type(value.value).dtype, value.lanes)
+                helper = self._helper(HelperKind.SPLAT, value_type(value.value).dtype, value.lanes)
                 return f"{helper}({self.value(value.value)})"
             case Binary():
                 joint = "+" if value.op is BinaryOp.ADD else "*"
@@ -189,14 +181,14 @@ class Printer:
 
     def _constant(self, value: Constant) -> str:
         if value.value == 0:
-            return f"{self._helper('zero', value.dtype, value.lanes)}()"
-        raise InternalError(f"kernels hold no constant but 0; got {value.value}")
+            return f"{self._helper(HelperKind.ZERO, value.dtype, value.lanes)}()"
+        raise InternalError(f"kernels hold no constant but 0; got {value.value}; report this")
 
     def _convert(self, value: Convert) -> str:
         source = value_type(value.value)
         if source.dtype is value.dtype:
             return self.value(value.value)
-        helper = self._helper("convert", value.dtype, source.lanes, source=source.dtype.name)
+        helper = self._helper(HelperKind.CONVERT, value.dtype, source.lanes, source=source.dtype.name)
         self._type(source.dtype, source.lanes)
         return f"{helper}({self.value(value.value)})"
 
@@ -204,7 +196,7 @@ class Printer:
         text = self._unmasked_read(read)
         if read.mask is None:
             return text
-        zero = self._helper("zero", _dtype(read.buffer), read.lanes)
+        zero = self._helper(HelperKind.ZERO, buffer_dtype(read.buffer), read.lanes)
         return f"({index_text(read.mask)} ? {text} : {zero}())"
 
     def _unmasked_read(self, read: Read) -> str:
@@ -213,7 +205,9 @@ class Printer:
             return self._register_read(buffer, index, read.lanes)
         if read.lanes == 1:
             return f"{buffer.name}[{index_text(index)}]"
-        helper = self._helper("load", _dtype(buffer), read.lanes, space=self.dialect.spaces[buffer.scope])
+        helper = self._helper(
+            HelperKind.LOAD, buffer_dtype(buffer), read.lanes, space=self.dialect.spaces[buffer.scope]
+        )
         return f"{helper}({buffer.name} + {index_text(index)})"
 
     def _register_read(self, buffer: Buffer, index: Expr, lanes: int) -> str:
@@ -221,40 +215,28 @@ class Printer:
             return f"{buffer.name}[{self._element_index(buffer, index)}]"
         if buffer.lanes == 1:
             scalars = [f"{buffer.name}[{index_text(index + lane)}]" for lane in range(lanes)]
-            return self.dialect.vector(self._type(_dtype(buffer), lanes), scalars)
+            return self.dialect.vector(self._type(buffer_dtype(buffer), lanes), scalars)
         if lanes == 1 and self.dialect.lane_of is not None:
             whole = f"{buffer.name}[{index_text(simplify(index // buffer.lanes))}]"
             return self.dialect.lane_of(whole, index_text(simplify(index % buffer.lanes)))
         raise InternalError(
-            f"a register vector is read whole or by lane; {buffer.name}: {buffer.lanes} lanes, got {lanes}"
+            f"a register vector is read whole or by lane; {buffer.name}: {buffer.lanes} lanes, got {lanes}; report this"
         )
 
     def _element_index(self, buffer: Buffer, index: Expr) -> str:
         return index_text(index if buffer.lanes == 1 else simplify(index // buffer.lanes))
 
-    def _helper(self, kind: str, dtype: DType, lanes: int, source: str = "", space: str = "") -> str:
+    def _helper(self, kind: HelperKind, dtype: DType, lanes: int, source: str = "", space: str = "") -> str:
         self._type(dtype, lanes)
-        self.helpers.add(Helper(kind, dtype.name, lanes, source, space))
-        return helper_name(kind, dtype.name, lanes, source, space)
-
-
-def helper_name(kind: str, dtype: str, lanes: int, source: str = "", space: str = "") -> str:
-    """load_f32x4_g, zero_f16, f32x4_from_f16 .."""
-    vector = vector_name(dtype, lanes)
-    if kind == "convert":
-        return f"{vector}_from_{source}"
-    return f"{kind}_{vector}{space}"
-
-
-def vector_name(dtype: str, lanes: int) -> str:
-    """The name of a type in every dialect: f32, f16x8 .."""
-    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+        helper = Helper(kind, dtype.name, lanes, source, space)
+        self.helpers.add(helper)
+        return helper.name
 
 
 def parameter_text(kernel: Kernel, buffer: str, integer: str) -> str:
     """The parameter list of an entry point: pointers by a template over {const} {type} {name}, then scalars."""
     words = [
-        buffer.format(const="" if item.written else "const ", type=_dtype(item).name, name=item.name)
+        buffer.format(const="" if item.written else "const ", type=buffer_dtype(item).name, name=item.name)
         for item in kernel.buffers
     ]
     words += [f"const {integer if s.dtype is None else s.dtype.name} {s.name}" for s in kernel.scalars]
@@ -269,7 +251,8 @@ def table_text(kernel: Kernel, declaration: str) -> str:
     )
 
 
-def _dtype(buffer: Buffer) -> DType:
+def buffer_dtype(buffer: Buffer) -> DType:
+    """The element type of a buffer of values; InternalError for an array of index integers."""
     if buffer.dtype is None:
-        raise InternalError(f"index array {buffer.name} has no element type; read it by Let")
+        raise InternalError(f"index array {buffer.name} has no element type; read it by Let; report this")
     return buffer.dtype

@@ -1,7 +1,7 @@
 """The whole IR on one screen: buffers, values, statements, kernel.
 
-Integer index math is `expr.Expr`; the symbols in it are launch arguments, loop variables, the thread's and
-the block's number and names bound by `Let`. Everything else (element values) is a `Value`. All nodes are frozen; passes build new ones.
+Integer index math is `expr.Expr`; the symbols in it are launch arguments, loop variables, the thread's and the block's
+number and names bound by `Let`. Everything else (element values) is a `Value`. Nodes are frozen; passes build new ones.
 """
 
 from __future__ import annotations

@@ -1,0 +1,200 @@
+"""The small functions that generated text calls: vector loads, conversions, index arithmetic; one table per dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+Conversion = tuple[str, str]  # (to, from), names of types
+
+
+class HelperKind(Enum):
+    """What a helper function does."""
+
+    LOAD = "load"  # `lanes` numbers from memory
+    STORE = "store"
+    SPLAT = "splat"  # one number into every lane
+    ZERO = "zero"
+    CONVERT = "convert"
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """One function: `to` and `source` are names of types, `space` the suffix of an address space."""
+
+    kind: HelperKind
+    to: str
+    lanes: int
+    source: str = ""
+    space: str = ""
+
+    @property
+    def name(self) -> str:
+        """load_f32x4_g, zero_f16, f32x4_from_f16 .."""
+        vector = vector_name(self.to, self.lanes)
+        if self.kind is HelperKind.CONVERT:
+            return f"{vector}_from_{self.source}"
+        return f"{self.kind.value}_{vector}{self.space}"
+
+
+def vector_name(dtype: str, lanes: int) -> str:
+    """The name of a type in every dialect: f32, f16x8 .."""
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+@dataclass(frozen=True, slots=True)
+class HelperSyntax:
+    """How a dialect writes helper functions.
+
+    `bodies`: text of a function's body by kind, over {vector} {dtype} {lanes}; its parameters are p (pointer), v, x.
+    `conversions`: bodies over x of the conversions of one number that are more than a cast. `lanewise(vector, lanes,
+    convert)` is the body that converts lane by lane; `whole_cast` the body of a vector cast (empty: there is none).
+    """
+
+    prefix: str
+    wide: str  # 64-bit integers, signed and unsigned, and the unsigned 32-bit one
+    unsigned_wide: str
+    unsigned: str
+    bodies: Mapping[HelperKind, str]
+    conversions: Mapping[Conversion, str]
+    casts: frozenset[Conversion]
+    lanewise: Callable[[str, int, Callable[[str], str]], str]
+    whole_cast: str = ""
+    no_parameters: str = ""
+    spaces: Mapping[str, str] | None = None  # address space by suffix
+
+    def is_direct(self, conversion: Conversion) -> bool:
+        """Whether one function does it; the others go through f32."""
+        return conversion in self.casts or conversion in self.conversions
+
+
+CASTS = frozenset(
+    (
+        ("f32", "f64"),
+        ("f64", "f32"),
+        ("f32", "s32"),
+        ("f32", "s8"),
+        ("f32", "u8"),
+        ("s32", "s8"),
+        ("s32", "u8"),
+        ("f64", "s32"),
+    )
+)
+
+# Adding and taking away 1.5 * 2**23 rounds |x| < 2**22 to the nearest integer, ties to even.
+_ROUND_SMALL = "(({type})((clamped + 12582912.0f) - 12582912.0f))"
+
+
+def _saturating(dtype: str, low: int, high: int) -> str:
+    """Clamp, then round to nearest even; NaN becomes 0."""
+    return (
+        f"f32 clamped = x < {low}.0f ? {low}.0f : (x > {high}.0f ? {high}.0f : x);"
+        f" return x == x ? {_ROUND_SMALL.format(type=dtype)} : ({dtype})0;"
+    )
+
+
+CONVERSIONS: dict[Conversion, str] = {
+    ("f32", "bf16"): "union { unsigned u; f32 f; } bits; bits.u = (unsigned)x << 16; return bits.f;",
+    # Round to nearest even on the bit pattern; NaN stays a (quiet) NaN.
+    ("bf16", "f32"): (
+        "union { f32 f; unsigned u; } bits; bits.f = x;"
+        " unsigned rounded = (bits.u + 0x7fffu + ((bits.u >> 16) & 1u)) >> 16;"
+        " unsigned quiet = (bits.u >> 16) | 0x40u;"
+        " return (bf16)((bits.u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);"
+    ),
+    ("s8", "f32"): _saturating("s8", -128, 127),
+    ("u8", "f32"): _saturating("u8", 0, 255),
+    # Adding and taking away 2**23 of x's sign rounds |x| < 2**23; larger floats are integers.
+    ("s32", "f32"): (
+        "if (!(x == x)) return 0; if (x >= 2147483648.0f) return 2147483647;"
+        " if (x <= -2147483648.0f) return -2147483647 - 1;"
+        " f32 shift = x < 0.0f ? -8388608.0f : 8388608.0f;"
+        " return (x < 8388608.0f && x > -8388608.0f) ? (s32)((x + shift) - shift) : (s32)x;"
+    ),
+    ("s8", "s32"): "return (s8)(x < -128 ? -128 : (x > 127 ? 127 : x));",
+    ("u8", "s32"): "return (u8)(x < 0 ? 0 : (x > 255 ? 255 : x));",
+}
+
+_INDEX_TEXT = """{prefix} index_t floor_div(index_t x, index_t d) {{
+  index_t q = x / d;
+  return q - ((x % d != 0) && ((x < 0) != (d < 0)));
+}}
+{prefix} index_t floor_mod(index_t x, index_t d) {{ return x - floor_div(x, d) * d; }}
+{prefix} index_t min_index(index_t a, index_t b) {{ return a < b ? a : b; }}
+{prefix} index_t max_index(index_t a, index_t b) {{ return a > b ? a : b; }}
+{prefix} index_t fast_div(index_t x, {wide} multiplier, {wide} shift) {{
+  return (index_t)((({unsigned_wide})({unsigned})x * ({unsigned_wide})multiplier) >> shift);
+}}
+"""
+
+
+def index_helpers(syntax: HelperSyntax) -> str:
+    """The functions that index expressions call."""
+    return _INDEX_TEXT.format(
+        prefix=syntax.prefix, wide=syntax.wide, unsigned_wide=syntax.unsigned_wide, unsigned=syntax.unsigned
+    )
+
+
+def helper_text(helpers: Iterable[Helper], syntax: HelperSyntax) -> str:
+    """The definitions of helper functions, scalar conversions first."""
+    ordered = sorted(
+        helpers, key=lambda helper: (helper.kind.value, helper.to, helper.lanes, helper.source, helper.space)
+    )
+    steps: dict[Conversion, None] = {}
+    others: list[str] = []
+    for helper in ordered:
+        if helper.kind is not HelperKind.CONVERT:
+            others.append(_memory_helper(helper, syntax))
+            continue
+        own = conversion_steps((helper.to, helper.source), syntax)
+        steps.update(dict.fromkeys(own))
+        if helper.lanes > 1 or len(own) > 1:
+            others.append(_composed_conversion(helper, own, syntax))
+    return "\n".join([_scalar_conversion(step, syntax) for step in steps] + others) + "\n"
+
+
+def conversion_steps(conversion: Conversion, syntax: HelperSyntax) -> tuple[Conversion, ...]:
+    """The direct conversions that lead from one type to another, in the order they are applied."""
+    to, source = conversion
+    return (conversion,) if syntax.is_direct(conversion) else (("f32", source), (to, "f32"))
+
+
+def _function(syntax: HelperSyntax, result: str, name: str, parameters: str, body: str) -> str:
+    return f"{syntax.prefix} {result} {name}({parameters}) {{ {body} }}"
+
+
+def _scalar_conversion(step: Conversion, syntax: HelperSyntax) -> str:
+    to, source = step
+    body = syntax.conversions.get(step, f"return ({to})x;")
+    return _function(syntax, to, Helper(HelperKind.CONVERT, to, 1, source).name, f"{source} x", body)
+
+
+def _composed_conversion(helper: Helper, steps: tuple[Conversion, ...], syntax: HelperSyntax) -> str:
+    def converted(value: str) -> str:
+        for to, source in steps:
+            value = f"{Helper(HelperKind.CONVERT, to, 1, source).name}({value})"
+        return value
+
+    vector = vector_name(helper.to, helper.lanes)
+    if helper.lanes == 1:
+        body = f"return {converted('x')};"
+    elif syntax.whole_cast and len(steps) == 1 and steps[0] in syntax.casts:
+        body = syntax.whole_cast.format(vector=vector)
+    else:
+        body = syntax.lanewise(vector, helper.lanes, converted)
+    return _function(syntax, vector, helper.name, f"{vector_name(helper.source, helper.lanes)} x", body)
+
+
+def _memory_helper(helper: Helper, syntax: HelperSyntax) -> str:
+    vector = vector_name(helper.to, helper.lanes)
+    space = (syntax.spaces or {}).get(helper.space, "")
+    parameters = {
+        HelperKind.LOAD: f"{space}const {helper.to} *p",
+        HelperKind.STORE: f"{space}{helper.to} *p, {vector} v",
+        HelperKind.SPLAT: f"{helper.to} x",
+        HelperKind.ZERO: syntax.no_parameters,
+    }[helper.kind]
+    result = "void" if helper.kind is HelperKind.STORE else vector
+    body = syntax.bodies[helper.kind].format(vector=vector, dtype=helper.to, lanes=helper.lanes)
+    return _function(syntax, result, helper.name, parameters, body)
