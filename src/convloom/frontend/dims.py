@@ -9,6 +9,10 @@ from convloom.errors import IllegalProblem, IllegalType
 from convloom.expr import Expr, sym
 from convloom.problem.geometry import integer
 
+# Every dim has a hint. The symbols that kernels bind themselves (loops, block and thread numbers) have none, so that no dim
+# can be taken for one of them, whatever its name.
+TYPICAL_SIZE = 64
+
 # Names that launch arithmetic gives a meaning of its own.
 _RESERVED = frozenset(
     {"alpha", "beta", "min", "max", "select", "fast_div", "magic_multiplier", "magic_shift", "True", "False", "None"}
@@ -28,7 +32,7 @@ def dim(name: str, divisible: int = 1, min: int = 1, max: int | None = None, hin
     if low < 0:
         raise IllegalProblem(f"sizes are not negative; got min={low} for dim {name!r}; use min=0 or more")
     high = None if max is None else integer("max", max)
-    typical = None if hint is None else integer("hint", hint)
+    typical = TYPICAL_SIZE if hint is None else integer("hint", hint)
     return sym(name, divisor=integer("divisible", divisible), lo=low, hi=high, hint=typical)
 
 
