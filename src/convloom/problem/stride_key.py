@@ -1,7 +1,7 @@
 """The stride key: the text of a contraction's normal form, and back.
 
 Per operand and kind it lists (extent:stride) pairs, outermost first, instead of any layout name; checks follow. An
-example on one line: a product with a transposed and reshaped tensor (1 x 12 x 384 x 64 -> 1 x 384 x 768) as first factor
+example on one line: a product whose first factor is a transposed, reshaped tensor (1 x 12 x 384 x 64 -> 1 x 384 x 768)
 
     acc=f32 | m=384 n=768 k=12,64
       | a f32 m=384:64 k=12:24576,64:1 | b f32 n=768:1 k=12:49152,64:768 | c f32 m=384:768 n=768:1
