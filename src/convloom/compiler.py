@@ -15,8 +15,9 @@ from convloom.emit.opencl import print_opencl
 from convloom.expr import Expr, free_symbols, to_text
 from convloom.ir.ops import Kernel, LaunchScalar
 from convloom.ir.rewrite import statement_expressions, statements_in
-from convloom.ir.verify import bound_symbols, verify
+from convloom.ir.verify import bound_symbols
 from convloom.lower.build_tiled import build_tiled
+from convloom.lower.instrument import observe
 from convloom.lower.pipeline import Observer, run_pipeline
 from convloom.plan.choose import choose_plan, given_plan
 from convloom.plan.requirements import PlanRequirement, plan_requirements
@@ -64,18 +65,14 @@ def plan_for(contraction: Contraction, target: Target, text: str | None = None) 
     return choose_plan(contraction, target) if text is None else given_plan(text, contraction, target)
 
 
-def generate(contraction: Contraction, target: Target, plan: TiledPlan, observe: Observer | None = None) -> Generated:
+def generate(contraction: Contraction, target: Target, plan: TiledPlan, observe: Observer = observe) -> Generated:
     """Builds, lowers and prints one kernel."""
     kernel = build_tiled(contraction, plan, f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}")
-    kernel = run_pipeline(kernel, _problem_symbols(kernel), target, observe or _default_observer)
+    kernel = run_pipeline(kernel, _problem_symbols(kernel), target, observe)
     text = _PRINTERS[target.language](kernel)
     return Generated(
         contraction, plan, kernel, _source(kernel, target, text, plan_requirements(plan, contraction, target))
     )
-
-
-def _default_observer(name: str, kernel: Kernel) -> None:
-    verify(kernel, name)
 
 
 def _problem_symbols(kernel: Kernel) -> frozenset[Expr]:

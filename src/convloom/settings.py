@@ -58,6 +58,7 @@ class Settings:
     debug: int = 0
     dump: Path | None = field(default_factory=_no_path)
     nvrtc: Path | None = field(default_factory=_no_path)
+    verify: bool = False
     threads: int = field(default_factory=_default_threads)
 
 
@@ -87,6 +88,12 @@ def _parse_path(text: str) -> Path:
 
 def _parse_command(text: str) -> tuple[str, ...]:
     return tuple(shlex.split(text))
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(text)
+    return text == "1"
 
 
 def _integer(low: int, high: int) -> Callable[[str], int]:
@@ -120,6 +127,7 @@ KNOBS = (
     ),
     Knob("CONVLOOM_DUMP", "dump", _parse_path, "a directory", "none", "where every text and binary is written"),
     Knob("CONVLOOM_NVRTC", "nvrtc", _parse_path, "the path of libnvrtc", "searched", "NVIDIA's run-time compiler"),
+    Knob("CONVLOOM_VERIFY", "verify", _switch, "0 or 1", "0", "check the rules of the IR after every pass"),
     Knob("CONVLOOM_THREADS", "threads", _integer(1, 4096), "1 to 4096", "CPUs", "threads of the cpu device"),
 )  # fmt: skip
 

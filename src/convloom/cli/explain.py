@@ -25,7 +25,7 @@ from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
 from convloom.report.explanation import contraction_lines, explanation
-from convloom.report.ir_text import kernel_text
+from convloom.ir.text import kernel_text
 from convloom.target.arch import TARGETS, target_named
 
 TargetName = Annotated[str, typer.Option("--target", help=f"{', '.join(TARGETS)}, or another sm_NN.")]

@@ -30,10 +30,13 @@ from convloom.ir.types import value_type
 Body = tuple[Statement, ...]
 
 
-def verify(kernel: Kernel, after: str) -> None:
-    """Runs all checks; InternalError names the pass, the rule and the statement."""
+def verify(kernel: Kernel, after: str, sizes: frozenset[Expr] = frozenset()) -> None:
+    """Runs all checks; InternalError names the pass, the rule and the statement.
+
+    `sizes`: problem symbols that the body may still mention.
+    """
     for check in CHECKS:
-        for problem in check(kernel):
+        for problem in check(kernel, sizes):
             raise InternalError(f"after {after}: {problem}; kernel {kernel.name}; report this")
 
 
@@ -46,7 +49,7 @@ def bound_symbols(kernel: Kernel) -> frozenset[Expr]:
     return frozenset(names)
 
 
-def check_barriers_uniform(kernel: Kernel) -> Iterator[str]:
+def check_barriers_uniform(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """A barrier stands under no condition, and in no loop, that depends on the thread."""
     yield from _divergent(kernel.body, frozenset((thread_id(kernel.threads),)), divergent=False)
 
@@ -69,7 +72,7 @@ def _depends(statement: Let, varying: frozenset[Expr]) -> bool:
     return from_memory or not varying.isdisjoint(expressions)
 
 
-def check_buffers_allocated(kernel: Kernel) -> Iterator[str]:
+def check_buffers_allocated(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """Every shared or register buffer is allocated in an enclosing body before it is used."""
     yield from _unallocated(kernel.body, frozenset(kernel.buffers))
 
@@ -93,22 +96,10 @@ def _touched(statement: Statement) -> Iterator[Buffer]:
             yield value.buffer
 
 
-def check_names_bound(kernel: Kernel) -> Iterator[str]:
-    """After hoisting, every name is a launch argument or bound in an enclosing body before its use."""
-    if not kernel.scalars and _has_free_names(kernel):
-        return
-    arguments = {scalar.name for scalar in kernel.scalars}
-    start = frozenset((BLOCK_ID, thread_id(kernel.threads)))
-    if any(name.startswith("s") for name in arguments):
-        yield from _unbound(kernel.body, start, arguments)
-
-
-def _has_free_names(kernel: Kernel) -> bool:
-    return any(
-        free_symbols(expression) - bound_symbols(kernel)
-        for statement in statements_in(kernel.body)
-        for expression in statement_expressions(statement)
-    )
+def check_names_bound(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
+    """Every name is a size that is not hoisted yet, a launch argument, or bound in an enclosing body before its use."""
+    known = frozenset((BLOCK_ID, thread_id(kernel.threads))) | sizes
+    yield from _unbound(kernel.body, known, {scalar.name for scalar in kernel.scalars})
 
 
 def _unbound(body: Body, known: frozenset[Expr], arguments: set[str]) -> Iterator[str]:
@@ -125,7 +116,7 @@ def _unbound(body: Body, known: frozenset[Expr], arguments: set[str]) -> Iterato
             yield from _unbound(statement.body, known, arguments)
 
 
-def check_local_bounds(kernel: Kernel) -> Iterator[str]:
+def check_local_bounds(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """Accesses to shared and register buffers provably stay inside."""
     for statement in statements_in(kernel.body):
         for buffer, index, lanes in _local_accesses(statement):
@@ -145,7 +136,7 @@ def _local_accesses(statement: Statement) -> Iterator[tuple[Buffer, Expr, int]]:
             yield value.buffer, value.index, value.lanes
 
 
-def check_types(kernel: Kernel) -> Iterator[str]:
+def check_types(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """Operands of one operation have one type; a store's value has its buffer's type."""
     for statement in statements_in(kernel.body):
         for value in statement_values(statement):
@@ -164,14 +155,14 @@ def _mixed(value: Value) -> Iterator[str]:
             yield f"operands of one operation must have one type; got {sorted(map(str, types))}"
 
 
-def check_unrolled_constant(kernel: Kernel) -> Iterator[str]:
+def check_unrolled_constant(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """Unrolled loops have a constant extent."""
     for statement in statements_in(kernel.body):
         if isinstance(statement, For) and statement.kind is LoopKind.UNROLLED and statement.extent.op is not Op.CONST:
             yield f"an unrolled loop needs a constant extent; got {statement.extent!r}"
 
 
-CHECKS: tuple[Callable[[Kernel], Iterator[str]], ...] = (
+CHECKS: tuple[Callable[[Kernel, frozenset[Expr]], Iterator[str]], ...] = (
     check_types,
     check_buffers_allocated,
     check_names_bound,

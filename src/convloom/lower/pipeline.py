@@ -22,6 +22,7 @@ class Pass:
     reason: str
     run: Callable[[Kernel, frozenset[Expr]], Kernel]
     applies: Callable[[Target], bool]
+    removes_sizes: bool = False  # whether the body mentions no problem symbol from here on
 
 
 def _everywhere(target: Target) -> bool:
@@ -44,6 +45,7 @@ PIPELINE: tuple[Pass, ...] = (
         "what depends on sizes alone is computed once a launch, on the host",
         hoist_launch_arguments,
         _everywhere,
+        removes_sizes=True,
     ),
     Pass(
         "serialize_work_items",
@@ -53,14 +55,17 @@ PIPELINE: tuple[Pass, ...] = (
     ),
 )
 
-Observer = Callable[[str, Kernel], None]
+Observer = Callable[[str, Kernel, frozenset[Expr]], None]
+"""Sees the name of the pass, the kernel after it, and the problem symbols that its body may still mention."""
 
 
 def run_pipeline(kernel: Kernel, problem_symbols: frozenset[Expr], target: Target, observe: Observer) -> Kernel:
     """Runs every pass that the target needs; `observe` sees the kernel after each (verifying, dumping, timing)."""
-    observe("build", kernel)
+    sizes = problem_symbols
+    observe("build", kernel, sizes)
     for step in PIPELINE:
         if step.applies(target):
             kernel = step.run(kernel, problem_symbols)
-            observe(step.name, kernel)
+            sizes = frozenset[Expr]() if step.removes_sizes else sizes
+            observe(step.name, kernel, sizes)
     return kernel

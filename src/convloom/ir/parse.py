@@ -1,0 +1,271 @@
+"""Reads the text form of kernels back (see `ir.text`)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from convloom.dtypes import DType, dtype_named
+from convloom.errors import IllegalProblem
+from convloom.expr import Expr, parse, sym
+from convloom.ir.ops import (
+    Allocate,
+    Barrier,
+    Binary,
+    Buffer,
+    Comment,
+    Constant,
+    Convert,
+    For,
+    If,
+    Kernel,
+    LaunchScalar,
+    Let,
+    LoopKind,
+    MultiplyAdd,
+    Parameter,
+    Read,
+    Scope,
+    Splat,
+    Statement,
+    Value,
+    Write,
+)
+from convloom.ir.symbols import BLOCK_ID, thread_id
+from convloom.ir.text import BINARY_NAMES, INDENT
+
+_NAMED = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?(?:~(\d+))?")
+_DECLARED = re.compile(r"(\w+) ([a-z]+\d*)(?:x(\d+))?\[(\d+)\]")
+_FOR = re.compile(r"for (\S+) < (.+) (\w+)")
+_WRITE = re.compile(r"write (\w+)\[(.+?)\] = (.+)")
+_OPERATIONS = {name: op for op, name in BINARY_NAMES.items()}
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel of a text; IllegalProblem quotes the line that breaks the form."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return _Reader(lines).kernel()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Walks over the lines; names and buffers are known from their definitions on."""
+
+    lines: list[str]
+    place: int = 0
+    names: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    scalars: list[LaunchScalar] = field(default_factory=list[LaunchScalar])
+
+    def kernel(self) -> Kernel:
+        name = self._after("kernel ")
+        threads = int(self._after("threads "))
+        index_bits = int(self._after("index "))
+        self.names.update({"tid": thread_id(threads), "bid": BLOCK_ID})
+        self._header()
+        parameters = tuple(buffer for buffer in self.buffers.values() if buffer.scope is Scope.GLOBAL)
+        blocks = self._expression(self._after("blocks "))
+        return Kernel(name, parameters, tuple(self.scalars), threads, blocks, index_bits, self._body(1))
+
+    # --- lines ------------------------------------------------------------------------------------------------------
+
+    def _peek(self) -> str:
+        return self.lines[self.place].strip() if self.place < len(self.lines) else ""
+
+    def _after(self, word: str) -> str:
+        line = self._peek()
+        if not line.startswith(word):
+            raise self._wrong(f"a line that starts with {word.strip()!r}")
+        self.place += 1
+        return line[len(word) :]
+
+    def _wrong(self, expected: str) -> IllegalProblem:
+        return IllegalProblem(f"a kernel text needs {expected} here; got {self._peek()!r} (line {self.place + 1}); correct it")
+
+    def _header(self) -> None:
+        readers: dict[str, Callable[[str], None]] = {
+            "size": lambda rest: self._bind(self._symbol(rest)),
+            "buffer": lambda rest: self._parameter(rest, written=False),
+            "result": lambda rest: self._parameter(rest, written=True),
+            "table": self._table,
+            "scalar": self._scalar,
+        }
+        while (word := self._peek().split(" ", 1)[0]) in readers:
+            readers[word](self._after(f"{word} "))
+
+    def _bind(self, symbol: Expr) -> Expr:
+        self.names[symbol.name] = symbol
+        return symbol
+
+    def _symbol(self, text: str) -> Expr:
+        match = _NAMED.fullmatch(text)
+        if match is None:
+            raise IllegalProblem(f"a name is written name[lowest,highest]%divisor; got {text!r}; correct it")
+        name, low, high, by, hint = match.groups()
+        return sym(
+            name,
+            divisor=int(by or 1),
+            lo=int(low) if low else None,
+            hi=int(high) if high else None,
+            hint=int(hint) if hint else None,
+        )
+
+    def _parameter(self, rest: str, *, written: bool) -> None:
+        name, dtype = rest.split()
+        self.buffers[name] = Buffer(name, dtype_named(dtype), Scope.GLOBAL, written=written)
+
+    def _table(self, rest: str) -> None:
+        name, _, numbers = rest.partition(" = ")
+        values = tuple(int(number) for number in numbers.split(","))
+        self.buffers[name] = Buffer(name, None, Scope.CONSTANT, len(values), values=values)
+
+    def _scalar(self, rest: str) -> None:
+        head, _, value = rest.partition(" = ")
+        name, kind = head.split()
+        if kind != "index":
+            self.scalars.append(LaunchScalar(name, value, dtype_named(kind)))
+            return
+        expression = self._expression(value)
+        symbol = self._bind(self._symbol(name))
+        self.scalars.append(LaunchScalar(symbol.name, expression, None))
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def _body(self, depth: int) -> tuple[Statement, ...]:
+        statements: list[Statement] = []
+        while self.place < len(self.lines) and self._depth() == depth:
+            statements.append(self._statement(depth))
+        if self.place < len(self.lines) and self._depth() > depth:
+            raise self._wrong(f"indentation of at most {depth} steps")
+        return tuple(statements)
+
+    def _depth(self) -> int:
+        line = self.lines[self.place]
+        return (len(line) - len(line.lstrip())) // len(INDENT)
+
+    def _statement(self, depth: int) -> Statement:
+        word, _, rest = self._peek().partition(" ")
+        reader = _STATEMENTS.get(word)
+        if reader is None:
+            raise self._wrong(f"one of {', '.join(_STATEMENTS)}")
+        return reader(self, rest, depth)
+
+    def _let(self, rest: str, _: int) -> Statement:
+        self.place += 1
+        name, _, value = rest.partition(" = ")
+        symbol = self._symbol(name)
+        bound = self._either(value)
+        self._bind(symbol)
+        if not isinstance(bound, Expr | Read):
+            raise IllegalProblem(f"a name is bound to an index or a read; got {value!r}; correct it")
+        return Let(symbol, bound)
+
+    def _allocate(self, rest: str, _: int) -> Statement:
+        scope = Scope(self._peek().split(" ", 1)[0])
+        self.place += 1
+        match = _DECLARED.fullmatch(rest)
+        if match is None:
+            raise IllegalProblem(f"an allocation is written name type[size]; got {rest!r}; correct it")
+        name, dtype, lanes, size = match.groups()
+        buffer = Buffer(name, None if dtype == "index" else dtype_named(dtype), scope, int(size), int(lanes or 1))
+        self.buffers[name] = buffer
+        return Allocate(buffer)
+
+    def _write(self, rest: str, _: int) -> Statement:
+        match = _WRITE.fullmatch(f"write {rest}")
+        if match is None:
+            raise self._wrong("write buffer[index] = value if mask")
+        self.place += 1
+        value, _, mask = match[3].rpartition(") if ")
+        text = f"{value})" if value else match[3]
+        return Write(
+            self.buffers[match[1]],
+            self._expression(match[2]),
+            self._either(text),
+            self._expression(mask) if value else None,
+        )
+
+    def _for(self, rest: str, depth: int) -> Statement:
+        match = _FOR.fullmatch(f"for {rest}")
+        if match is None:
+            raise self._wrong("for name[lowest,highest] < extent kind")
+        self.place += 1
+        extent = self._expression(match[2])
+        variable = self._bind(self._symbol(match[1]))
+        return For(variable, extent, self._body(depth + 1), LoopKind(match[3]))
+
+    def _when(self, rest: str, depth: int) -> Statement:
+        self.place += 1
+        return If(self._expression(rest), self._body(depth + 1))
+
+    def _barrier(self, _: str, __: int) -> Statement:
+        self.place += 1
+        return Barrier()
+
+    def _comment(self, rest: str, _: int) -> Statement:
+        self.place += 1
+        return Comment(rest)
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def _expression(self, text: str) -> Expr:
+        return parse(text, self.names)
+
+    def _either(self, text: str) -> Expr | Value:
+        try:
+            node = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
+            raise IllegalProblem(f"a value is written as nested calls; got {text!r}; correct it") from None
+        if _called(node) == "index":
+            return self._index(node, 0)
+        return self._value(node)
+
+    def _index(self, call: ast.expr, place: int) -> Expr:
+        assert isinstance(call, ast.Call)
+        return self._expression(ast.unparse(call.args[place]))
+
+    def _value(self, node: ast.expr) -> Value:
+        name = _called(node)
+        if not isinstance(node, ast.Call) or name not in _VALUES and name not in _OPERATIONS:
+            raise IllegalProblem(f"a value is one of {', '.join((*_VALUES, *_OPERATIONS))}; got {ast.unparse(node)!r}; correct it")
+        if name in _OPERATIONS:
+            return Binary(_OPERATIONS[name], self._value(node.args[0]), self._value(node.args[1]))
+        return _VALUES[name](self, node)
+
+    def _read(self, call: ast.Call) -> Value:
+        mask = self._expression(ast.unparse(call.keywords[0].value)) if call.keywords else None
+        return Read(self.buffers[ast.unparse(call.args[0])], self._index(call, 1), _integer(call.args[2]), mask)
+
+
+def _called(node: ast.expr) -> str:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def _integer(node: ast.expr) -> int:
+    return int(ast.unparse(node))
+
+
+def _dtype(node: ast.expr) -> DType:
+    return dtype_named(ast.unparse(node))
+
+
+_STATEMENTS: dict[str, Callable[[_Reader, str, int], Statement]] = {
+    "let": _Reader._let,
+    "shared": _Reader._allocate,
+    "register": _Reader._allocate,
+    "write": _Reader._write,
+    "for": _Reader._for,
+    "when": _Reader._when,
+    "barrier": _Reader._barrier,
+    "#": _Reader._comment,
+}
+_VALUES: dict[str, Callable[[_Reader, ast.Call], Value]] = {
+    "const": lambda reader, call: Constant(float(ast.unparse(call.args[0])), _dtype(call.args[1]), _integer(call.args[2])),
+    "parameter": lambda reader, call: Parameter(ast.unparse(call.args[0]), _dtype(call.args[1])),
+    "read": _Reader._read,
+    "convert": lambda reader, call: Convert(reader._value(call.args[0]), _dtype(call.args[1])),
+    "splat": lambda reader, call: Splat(reader._value(call.args[0]), _integer(call.args[1])),
+    "mad": lambda reader, call: MultiplyAdd(*(reader._value(argument) for argument in call.args)),
+}
