@@ -19,6 +19,11 @@ def network_file(tmp_path_factory):
     return path
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 def run(*arguments):
     return CliRunner().invoke(app, ["model", *map(str, arguments)])
 
@@ -37,6 +42,7 @@ def test_a_picture_is_the_input(network_file, tmp_path):
     image.fromarray(pixels).save(tmp_path / "a.png")
     result = run(network_file, "--input", tmp_path / "a.png")
     assert result.exit_code == 0, result.output
+    assert (tmp_path / "tiny-layers.png").is_file()
 
 
 def test_a_wrong_layer_ends_with_1(network_file, monkeypatch):

@@ -23,7 +23,10 @@ def model(
     network: Annotated[Path, typer.Argument(metavar="NET.onnx", help="An ONNX network.")],
     input: Annotated[str, typer.Option(help="A picture's file, or `random`.")] = "random",
     device: Annotated[str, typer.Option(help="Where the kernels run.")] = "cpu",
-    chart: Annotated[Path | None, typer.Option(help="Where the bar chart goes (PNG, SVG or PDF by suffix).")] = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option(help="Where the bar chart goes (PNG, SVG or PDF by suffix); NET-layers.png by default."),
+    ] = None,
 ) -> None:
     """Run every Conv, ConvTranspose, Gemm and MatMul node on generated kernels, fed with the network's real tensors.
 
@@ -36,7 +39,12 @@ def model(
         observation = observe(loaded, feeds)
     results = _check_all(loaded, observation, device_named(device))
     console.print(layer_table(results))
-    for line in (summary(results), _nested_line(loaded), _chart_line(results, chart), closing_line(results)):
+    for line in (
+        summary(results),
+        _nested_line(loaded),
+        _chart_line(results, chart or Path(f"{network.stem}-layers.png")),
+        closing_line(results),
+    ):
         if line:
             console.print(line)
     if len(results) < len(loaded.nodes) or any(result.verdict is Verdict.MISMATCH for result in results):
@@ -63,8 +71,6 @@ def _nested_line(network: Network) -> str:
     return f"{network.nested} nodes inside control flow were not run" if network.nested else ""
 
 
-def _chart_line(results: list[LayerResult], path: Path | None) -> str:
-    if path is None:
-        return ""
+def _chart_line(results: list[LayerResult], path: Path) -> str:
     draw_layers(results, path)
     return f"chart: {path}"
