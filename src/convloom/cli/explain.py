@@ -20,12 +20,12 @@ from convloom.cli.problem_options import (
     defaults_of,
 )
 from convloom.compiler import Generated, generate, plan_for, prepare
+from convloom.ir.text import kernel_text
 from convloom.plan.tiled import plan_text
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
 from convloom.report.explanation import contraction_lines, explanation
-from convloom.ir.text import kernel_text
 from convloom.target.arch import TARGETS, target_named
 
 TargetName = Annotated[str, typer.Option("--target", help=f"{', '.join(TARGETS)}, or another sm_NN.")]
