@@ -1,4 +1,4 @@
-"""Every size that the declared facts allow, through one kernel per plan shape; each plan shape also compiled for fixed sizes."""
+"""Every size that the declared facts allow, through one kernel per plan shape; the shapes with fixed sizes too."""
 
 import dataclasses
 import itertools
@@ -69,7 +69,7 @@ def symbols_of(problem):
 
 
 def draw_sizes(problem, random, count):
-    """Sizes within the declared facts: all ones or least, then primes, then anything up to 40; few elements in total."""
+    """Sizes within the declared facts: the least, then primes and anything up to 33 by turns; few elements in total."""
     symbols = symbols_of(problem)
     most = 12 if len(symbols) > 3 else 33
     primes = [prime for prime in PRIMES if prime <= most]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from convloom.dtypes import DType
 from convloom.errors import IllegalProblem
-from convloom.expr import const
+from convloom.expr import Expr, const
 from convloom.frontend.call import Described, Operation, Options, check_bias_shape, layout_of, result_dtype, run
 from convloom.frontend.tensor import Tensor
-from convloom.problem.conv import Conv, Direction, Scaling, check_groups
+from convloom.problem.conv import Conv, Direction, Scaling, TensorSpec, check_groups
 from convloom.problem.conv_arguments import Padding, PerDimension, conv_problem, conv_transpose_problem
 from convloom.problem.geometry import integer
 from convloom.problem.layout import Layout
@@ -156,12 +157,11 @@ def _build_conv(arrays: Described, arguments: tuple[Any, ...], scaling: Scaling)
         dilation=dilation,
         groups=groups,
         dtypes=(x.dtype, w.dtype, result_dtype(arrays)),
-        layouts=(layout_of(x), layout_of(w), _layout(out)),
+        layouts=(layout_of(x), layout_of(w), None),
         bias=_bias(bias, w.shape[0]),
         scaling=scaling,
     )
-    _check_result(out, tuple([extent.value for extent in problem.dst_shape]))
-    return problem
+    return problem if out is None else replace(problem, dst=_result_spec(out, problem.dst_shape))
 
 
 def _build_transpose(arrays: Described, arguments: tuple[Any, ...], scaling: Scaling) -> Conv:
@@ -188,12 +188,11 @@ def _build_transpose(arrays: Described, arguments: tuple[Any, ...], scaling: Sca
         dilation=dilation,
         groups=groups,
         dtypes=(x.dtype, w.dtype, result_dtype(arrays)),
-        layouts=(layout_of(x), layout_of(w), _layout(out)),
+        layouts=(layout_of(x), layout_of(w), None),
         bias=_bias(bias, channels),
         scaling=scaling,
     )
-    _check_result(out, tuple([extent.value for extent in problem.src_shape]))
-    return problem
+    return problem if out is None else replace(problem, src=_result_spec(out, problem.src_shape))
 
 
 def _build_input_grad(arrays: Described, arguments: tuple[Any, ...], scaling: Scaling) -> Conv:
@@ -205,7 +204,8 @@ def _build_input_grad(arrays: Described, arguments: tuple[Any, ...], scaling: Sc
     check_groups_of(shape[1], w.shape[0], groups)
     _check_weights(w.shape, shape[1], groups)
     _check_gradient(grad, shape[0], w.shape[0])
-    problem = conv_problem(
+    _check_result(out, shape)
+    return conv_problem(
         direction=Direction.BWD_D,
         batch=shape[0],
         in_channels=shape[1],
@@ -221,8 +221,6 @@ def _build_input_grad(arrays: Described, arguments: tuple[Any, ...], scaling: Sc
         layouts=(_layout(out), layout_of(w), layout_of(grad)),
         scaling=scaling,
     )
-    _check_result(out, shape)
-    return problem
 
 
 def _build_weight_grad(arrays: Described, arguments: tuple[Any, ...], scaling: Scaling) -> Conv:
@@ -235,7 +233,8 @@ def _build_weight_grad(arrays: Described, arguments: tuple[Any, ...], scaling: S
     check_groups_of(x.shape[1], shape[0], groups)
     _check_weights(shape, x.shape[1], groups)
     _check_gradient(grad, x.shape[0], shape[0])
-    problem = conv_problem(
+    _check_result(out, shape)
+    return conv_problem(
         direction=Direction.BWD_W,
         batch=x.shape[0],
         in_channels=x.shape[1],
@@ -251,8 +250,6 @@ def _build_weight_grad(arrays: Described, arguments: tuple[Any, ...], scaling: S
         layouts=(layout_of(x), _layout(out), layout_of(grad)),
         scaling=scaling,
     )
-    _check_result(out, shape)
-    return problem
 
 
 _CONV = Operation("conv", ("x", "w", "out"), _build_conv)
@@ -311,6 +308,11 @@ def _check_gradient(grad: Tensor, batch: int, channels: int) -> None:
 def _check_result(out: Tensor | None, shape: tuple[int, ...]) -> None:
     if out is not None and out.shape != shape:
         raise IllegalProblem(f"out must have the result's shape {shape}; got {out.shape}; pass an array of that shape")
+
+
+def _result_spec(out: Tensor, shape: tuple[Expr, ...]) -> TensorSpec:
+    _check_result(out, tuple([extent.value for extent in shape]))
+    return TensorSpec(out.dtype, layout_of(out))
 
 
 def _input_shape(size: tuple[Any, ...], grad: Tensor, w: Tensor, groups: int) -> tuple[int, ...]:
