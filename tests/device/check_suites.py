@@ -2,8 +2,8 @@
 
     python -m tests.device.check_suites --batch suites/benchdnn/*.txt --dirs fwd,bwd_d,bwd_w --dts f32,f16,bf16
 
-Several processes build and run side by side (building takes most of the time). One that dies takes only its problem with
-it. Nothing is skipped silently: what `--max-mops` or `--deadline` left out is listed and does not count as passed.
+Several processes build and run side by side (building takes most of the time). One that dies takes only its problem
+with it. Nothing is skipped silently: what `--max-mops` or `--deadline` left out is listed and does not count as passed.
 The last line is `N passed, N failed, N skipped`; the exit status is 1 unless all passed or were skipped.
 """
 
@@ -35,7 +35,7 @@ from convloom.runtime.interface import DeviceFailure
 from tests.device.device_check import CheckedConv
 from tests.device.problems import conv_of
 
-
+SERIAL_OPS = 2e5  # a step of a long sum takes a lonely block as long as a full GPU takes for so many operations
 SPARE_BYTES = {"cpu": 4e9}
 GPU_BYTES = 100e9
 PROGRESS_SECONDS = 15.0
@@ -95,7 +95,9 @@ class Task:
         operands = sum(math.prod(shape) for shape in operand_shapes(conv))
         widest = max(dtype_named(row.dtypes.split(":")[0]).nbytes for row in rows)
         length = reduction_length(conv)
-        return Task(tuple(rows), operands * (1 + widest) + outputs * (8 + widest), conv.ops + length * 1e4, lines)
+        return Task(
+            tuple(rows), operands * (1 + widest) + outputs * (8 + widest), conv.ops + length * SERIAL_OPS, lines
+        )
 
 
 # --- a worker -------------------------------------------------------------------------------------------------------
@@ -318,6 +320,9 @@ def tasks_of(options: argparse.Namespace) -> tuple[list[Task], list[Result]]:
             skipped += [Result(row, "skipped", reason, lines=len(lines)) for row in rows]
         else:
             tasks.append(Task.of(rows, len(lines)))
+    for place, task in enumerate(tasks):
+        if place % options.every != options.offset:
+            skipped += [Result(row, "skipped", "not selected", lines=task.lines) for row in task.rows]
     return tasks[options.offset :: options.every], skipped
 
 
