@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from convloom.errors import NotYetSupported
-from convloom.expr import Expr, Op, bounds, const, linear_form, maximum, minimum, sum_of, sym, to_text
+from convloom.expr import Expr, Op, bounds, const, free_symbols, linear_form, maximum, minimum, sum_of, sym, to_text
 from convloom.view import OFFSET, Affine, Axis, Broadcast, Check, Pad, PadTo, Split, Transform, View, Xor
 from convloom.view.form import Form, Source
 from convloom.view.view import flat
@@ -126,6 +126,7 @@ class _ViewWriter:
     def __init__(self, axes: tuple[Axis, ...]) -> None:
         self._axes = axes
         self._names: dict[Expr, str] = {axis_symbol(axis): axis.name for axis in axes}
+        self._symbols = frozenset(self._names)
         self._transforms: list[Transform] = []
         self._count = 0
 
@@ -178,7 +179,7 @@ class _ViewWriter:
         return depending[0], rest
 
     def _depends(self, expression: Expr) -> bool:
-        return expression in self._names or any(self._depends(argument) for argument in expression.args)
+        return not self._symbols.isdisjoint(free_symbols(expression))
 
     def _coordinate(self, expression: Expr) -> str:
         found = self._names.get(expression)
@@ -187,8 +188,9 @@ class _ViewWriter:
         if expression.op in (Op.FLOORDIV, Op.MOD):
             self._split(*expression.args)
             return self._names[expression]
-        name = self._names[expression] = self._fresh()
+        name = self._fresh()
         self.affine(expression, name)
+        self._names[expression] = name
         return name
 
     def _split(self, dividend: Expr, divisor: Expr) -> None:
