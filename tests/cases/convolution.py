@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import convloom
-from convloom import Conv, Direction, Scaling
+from convloom import Conv, Direction, Gemm, Scaling
 from convloom.dtypes import DType, dtype_named
 from convloom.frontend.device_run import run_on_device
 from convloom.frontend.problem_check import judge
@@ -169,3 +169,10 @@ def strides_of(array: Array) -> tuple[int, ...]:
     """Element strides, those of dimensions of extent 1 left out: they say nothing."""
     pairs = zip(array.shape, element_strides(array), strict=True)
     return tuple(stride for extent, stride in pairs if extent > 1)
+
+
+def run(problem: Conv | Gemm, operands: Operands, device: str) -> Array:
+    """The result on a device, from memory with poison around every tensor and in the result."""
+    done = run_on_device(convloom.compile(problem, device), operands)
+    assert done.overrun == ()
+    return done.result
