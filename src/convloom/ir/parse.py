@@ -82,7 +82,9 @@ class _Reader:
         return line[len(word) :]
 
     def _wrong(self, expected: str) -> IllegalProblem:
-        return IllegalProblem(f"a kernel text needs {expected} here; got {self._peek()!r} (line {self.place + 1}); correct it")
+        return IllegalProblem(
+            f"a kernel text needs {expected} here; got {self._peek()!r} (line {self.place + 1}); correct it"
+        )
 
     def _header(self) -> None:
         readers: dict[str, Callable[[str], None]] = {
@@ -229,7 +231,9 @@ class _Reader:
     def _value(self, node: ast.expr) -> Value:
         name = _called(node)
         if not isinstance(node, ast.Call) or name not in _VALUES and name not in _OPERATIONS:
-            raise IllegalProblem(f"a value is one of {', '.join((*_VALUES, *_OPERATIONS))}; got {ast.unparse(node)!r}; correct it")
+            raise IllegalProblem(
+                f"a value is one of {', '.join((*_VALUES, *_OPERATIONS))}; got {ast.unparse(node)!r}; correct it"
+            )
         if name in _OPERATIONS:
             return Binary(_OPERATIONS[name], self._value(node.args[0]), self._value(node.args[1]))
         return _VALUES[name](self, node)
@@ -262,7 +266,9 @@ _STATEMENTS: dict[str, Callable[[_Reader, str, int], Statement]] = {
     "#": _Reader._comment,
 }
 _VALUES: dict[str, Callable[[_Reader, ast.Call], Value]] = {
-    "const": lambda reader, call: Constant(float(ast.unparse(call.args[0])), _dtype(call.args[1]), _integer(call.args[2])),
+    "const": lambda reader, call: Constant(
+        float(ast.unparse(call.args[0])), _dtype(call.args[1]), _integer(call.args[2])
+    ),
     "parameter": lambda reader, call: Parameter(ast.unparse(call.args[0]), _dtype(call.args[1])),
     "read": _Reader._read,
     "convert": lambda reader, call: Convert(reader._value(call.args[0]), _dtype(call.args[1])),

@@ -1,0 +1,9 @@
+"""Executes kernels with NumPy, all threads and blocks, and finds what would be undefined or wrong on a device."""
+
+from __future__ import annotations
+
+from convloom.ir.interpret.findings import Finding, FindingKind, Findings
+from convloom.ir.interpret.machine import Options, Outcome, interpret
+from convloom.ir.interpret.memory import GlobalMemory
+
+__all__ = ["Finding", "FindingKind", "Findings", "GlobalMemory", "Options", "Outcome", "interpret"]
