@@ -1,0 +1,176 @@
+"""Times of generated kernels beside PyTorch's (cuDNN, benchmark mode) on the same tensors, in one run on one GPU.
+
+    python -m tests.device.compare_vendor --json times.json
+
+Device events, median, caches flushed before each call. The ratio is vendor time over ours: 1 is as fast, 0.1 ten times
+slower. f32 is f32: TF32 is off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from convloom.frontend.compile import compile
+from convloom.problem.conv import Conv, Direction
+from tests.device.problems import conv_of
+
+LAYERS = (
+    'mb64ic3ih224oc64oh112kh7sh2ph3n"resnet50:conv1"',
+    'mb64ic64ih56oc64oh56kh3ph1n"resnet50:l1.3x3"',
+    'mb64ic256ih56oc64oh56kh1ph0n"resnet50:l1.1x1c"',
+    'mb64ic128ih56oc128oh28kh3sh2ph1n"resnet50:l2.3x3s2"',
+    'mb64ic512ih7oc512oh7kh3ph1n"resnet50:l4.3x3"',
+    'mb32ic256ih56oc256oh56kh3ph1n"vgg16:3_2"',
+    'mb4ic320ih128oc320oh128kh3ph1n"sdxl:320"',
+    'g144mb64ic144ih56oc144oh56kh3ph1n"dw:mbv2.144"',
+    'g32mb64ic512ih14oc512oh14kh3ph1n"group:resnext.g32b"',
+    'mb16ic128iw3000oc1280ow3000kw3pw1n"conv1d:whisper1"',
+    'mb2ic32id96oc32od96kd3pd1n"conv3d:unet3d32"',
+    'mb7ic131ih53iw61oc197oh53ow61kh3kw3ph1pw1n"other:prime"',
+)
+LAST = ("axb", "axb", "axb")
+FIRST = ("any", "any", "any")
+FLUSH_BYTES = 256 * 2**20
+REPEATS = 9
+
+
+class Run(NamedTuple):
+    """One measurement to make."""
+
+    text: str
+    direction: str
+    dtypes: str
+    tags: tuple[str, str, str]
+
+    @property
+    def conv(self) -> Conv:
+        """The problem."""
+        return conv_of(*self)
+
+
+def runs() -> list[Run]:
+    """f16 channels last in all directions; forward also channels first, and in f32."""
+    found: list[Run] = []
+    for text in LAYERS:
+        found += [Run(text, direction, "f16", LAST) for direction in ("fwd", "bwd_d", "bwd_w")]
+        found += [Run(text, "fwd", "f16", FIRST), Run(text, "fwd", "f32", LAST)]
+    return found
+
+
+def build(run: Run) -> str:
+    """Fills the disk cache from another process; the error in words."""
+    try:
+        compile(run.conv, "cuda")
+    except Exception as error:  # noqa: BLE001 - reported in the table
+        return f"{type(error).__name__}: {error}"[:300]
+    return ""
+
+
+def timed(call: Callable[[], Any], flush: Any) -> float:
+    """Median seconds of a call by events, with cold caches."""
+    import torch
+
+    for _ in range(2):
+        call()
+    seconds: list[float] = []
+    for _ in range(REPEATS):
+        flush.zero_()
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        seconds.append(start.elapsed_time(stop) * 1e-3)
+    return statistics.median(seconds)
+
+
+def measured(run: Run, flush: Any) -> dict[str, Any]:
+    """Times of one run: ours, the vendor's, and the largest difference of the results relative to the largest value."""
+    import torch
+
+    conv = run.conv
+    dtype = {"f16": torch.float16, "f32": torch.float32}[run.dtypes]
+    shapes = {role.value: tuple(extent.value for extent in conv.shape(role)) for role in conv.roles}
+    order = {}
+    if run.tags is LAST and conv.rank > 1:
+        order = {"memory_format": torch.channels_last if conv.rank == 2 else torch.channels_last_3d}
+    tensors: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        if run.tags is LAST and conv.rank == 1:
+            values = torch.randn(shape[0], shape[2], shape[1], device="cuda").transpose(1, 2)
+        else:
+            values = torch.randn(shape, device="cuda").contiguous(**order)
+        tensors[name] = values.to(dtype)
+    first, second, result = (tensors[role.value] for role in conv.roles)
+    kernel = compile(conv, "cuda")
+    ours = timed(lambda: kernel(first, second, out=result), flush)
+    call = _vendor(conv, tensors)
+    theirs = timed(call, flush)
+    expected = call()
+    difference = float((result.double() - expected.double()).abs().max() / expected.double().abs().max())
+    return {"ours": ours, "vendor": theirs, "difference": difference, "ops": conv.ops, "plan": kernel.plan}
+
+
+def _vendor(conv: Conv, tensors: dict[str, Any]) -> Callable[[], Any]:
+    import torch
+
+    pads = [list(conv.pad_begin), [0] * conv.rank, conv.groups.value]
+    arguments = [list(conv.stride), pads[0], list(conv.dilation), False, *pads[1:]]
+    src, wei, dst = (tensors[name] for name in ("src", "wei", "dst"))
+    if conv.direction is Direction.FWD:
+        return lambda: torch.ops.aten.convolution(src, wei, None, *arguments)
+    mask = [conv.direction is Direction.BWD_D, conv.direction is Direction.BWD_W, False]
+    place = 0 if conv.direction is Direction.BWD_D else 1
+    backward = torch.ops.aten.convolution_backward
+    return lambda: backward(dst, src, wei, None, *arguments, mask)[place]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; the exit status."""
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--builders", type=int, default=8)
+    options = parser.parse_args(arguments)
+    wanted = runs()
+    with multiprocessing.get_context("spawn").Pool(options.builders) as pool:
+        errors = pool.map(build, wanted, 1)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    rows: list[dict[str, Any]] = []
+    for run, error in zip(wanted, errors, strict=True):
+        row = {"name": run.conv.name, **run._asdict(), **({"error": error} if error else measured(run, flush))}
+        rows.append(row)
+        print(_line(row), flush=True)
+    if options.json is not None:
+        options.json.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    good = [row["vendor"] / row["ours"] for row in rows if "ours" in row]
+    if good:
+        print(f"geometric mean of the ratios: {math.exp(statistics.fmean(map(math.log, good))):.4f} ({len(good)} runs)")
+    return 0
+
+
+def _line(row: dict[str, Any]) -> str:
+    label = f"{row['name']:22} {row['direction']:5} {row['dtypes']} {'last ' if row['tags'] == LAST else 'first'}"
+    if "error" in row:
+        return f"{label} {row['error']}"
+    ours, vendor = row["ours"], row["vendor"]
+    speed = row["ops"] / ours * 1e-12
+    return (
+        f"{label} {ours * 1e6:10.1f} us {speed:7.2f} TFLOP/s  vendor {vendor * 1e6:9.1f} us  ratio {vendor / ours:.3f}"
+        f"  difference {row['difference']:.1e}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
