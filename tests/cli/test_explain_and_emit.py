@@ -36,7 +36,7 @@ def test_source_is_in_the_language_of_the_target(target):
 
 @pytest.mark.parametrize(
     ("stage", "mark"),
-    [("contraction", "sums in f32"), ("plan", "block="), ("ir", "threads a block"), ("source", "run_block")],
+    [("contraction", "sums in f32"), ("plan", "block="), ("ir", "blocks "), ("source", "run_block")],
 )
 def test_each_stage_has_a_text(stage, mark):
     assert mark in run("emit", STRIDED, "--stage", stage)
