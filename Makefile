@@ -12,7 +12,7 @@ SAMPLES := rapidocr-onnxruntime==1.4.4 scikit-image==0.26.0
 NETWORK := rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx
 PICTURE := skimage/data/page.png
 
-.PHONY: run test lint types docs clean environment
+.PHONY: run test coverage lint types docs clean environment
 .DELETE_ON_ERROR:
 
 $(VENV)/made:
@@ -42,6 +42,10 @@ run: $(VENV)/for-run $(VENV)/samples
 
 test: $(VENV)/for-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+# The tests once more, with the share of lines and branches they reach.
+coverage: $(VENV)/for-test
+	$(BIN)/python -m pytest -n $(WORKERS) --cov=convloom --cov-report=term:skip-covered -q $(ARGS)
 
 environment: $(VENV)/for-lint $(VENV)/samples
 
