@@ -70,7 +70,7 @@ def test_pointers_of_any_alignment(offset):
 
 
 def test_the_current_stream_is_used():
-    """pytorch/pytorch#2702, NVIDIA/cutlass#214: producer, kernel and consumer on a side stream, the default stream busy."""
+    """pytorch/pytorch#2702, NVIDIA/cutlass#214: all work on a side stream while the default stream is busy."""
     w = integers(16, 16, 3, 3, seed=1)
     source = integers(4, 16, 32, 32)
     expected = torch.nn.functional.conv2d(source.double(), w.double(), padding=1).float() + 1
@@ -93,8 +93,10 @@ def test_the_current_stream_is_used():
 def test_a_stream_given_by_handle():
     stream = torch.cuda.Stream()
     a, b = integers(32, 32), integers(32, 32, seed=1)
+    out = convloom.gemm(a, b)
     torch.cuda.synchronize()
-    out = torch.empty_like(a)
+    out.zero_()
+    torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(SLEEP)
     convloom.gemm(a, b, out=out, stream=stream.cuda_stream)
@@ -109,7 +111,7 @@ def captured(device):
         out = torch.zeros(2, 6, 48, device=device)
         convloom.conv(x, w, out=out)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(device)):  # the default one belongs to the first GPU
             convloom.conv(x, w, out=out)
         x.copy_(integers(2, 4, 50, seed=5, device=device))
         graph.replay()
@@ -194,8 +196,11 @@ class Producer:
 def test_other_producers_are_asked_not_to_wait():
     a, b, out = integers(16, 16), integers(16, 16, seed=1), torch.zeros(16, 16, device="cuda")
     stream = torch.cuda.Stream()
-    torch.cuda.synchronize()
     producer = Producer(a, stream)
+    convloom.gemm(producer, Producer(b), out=Producer(out))
+    torch.cuda.synchronize()
+    out.zero_()
+    torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(SLEEP)
     convloom.gemm(producer, Producer(b), out=Producer(out))
@@ -209,7 +214,7 @@ def test_other_producers_are_asked_not_to_wait():
 
 def test_cupy_arrays():
     cupy = pytest.importorskip("cupy")
-    a, b = cupy.arange(12, dtype=cupy.float32).reshape(3, 4), cupy.ones((4, 5), cupy.float32)
+    a, b = cupy.arange(1200, dtype=cupy.float32).reshape(30, 40) % 7, cupy.ones((40, 50), cupy.float32)
     with cupy.cuda.Stream(non_blocking=True) as stream:
         a, b = a.copy(), b.copy()
         result = convloom.gemm(a[:, ::-1], b)
