@@ -127,7 +127,7 @@ class Kernel:
             plan = given_plan(self._given, contraction, self.target)
         else:
             plan = choose_plan(contraction, self.target, general=label == "general")
-        made = self._made[label] = Variant(label, plan, self._normal, self.target, self.device)
+        made = self._made[label] = Variant(label, plan, self._normal, self._names, self.target, self.device)
         return made
 
     # --- the call ---------------------------------------------------------------------------------------------------
@@ -313,13 +313,15 @@ class Kernel:
     def _launch(
         self, variant: Variant, symbols: Values, tensors: list[Tensor], factors: tuple[float, float], stream: Any
     ) -> None:
-        by_name = dict(zip(self._names, [tensor.address for tensor in tensors], strict=True))
+        buffers = [tensors[place].address for place in variant.order]
         if variant.has_address_conditions:
-            known = {**symbols, **{f"{buffer}_address": by_name[name] for buffer, name in variant.tensors}}
+            names = [f"{buffer.name}_address" for buffer in variant.source.buffers]
+            known = {**symbols, **dict(zip(names, buffers, strict=True))}
             if not variant.aligned(known):
                 variant = self._fallback(variant, known)
+                buffers = [tensors[place].address for place in variant.order]
         floats = {"alpha": factors[0], "beta": factors[1]} if self._has_factors else _NO_FLOATS
-        variant.built.launch([by_name[name] for name in variant.order], symbols, floats, stream)
+        variant.built.launch(buffers, symbols, floats, stream)
 
 
 def _result_values(result: Terms) -> Callable[[Values], tuple[tuple[int, ...], tuple[int, ...]]]:
