@@ -61,7 +61,8 @@ class Kernel:
         check_symbols(self._terms.symbols)
         self._names = tuple(terms.name for terms in (*self._terms.inputs, self._terms.result))
         self._dtypes = tuple(terms.dtype for terms in (*self._terms.inputs, self._terms.result))
-        self._place_name = "opencl" if isinstance(device, OpenClDevice) else device.name
+        self._context = device.context if isinstance(device, OpenClDevice) else None
+        self._place_name = device.name if self._context is None else "opencl"
         self._solvers: dict[bool, SizeSolver] = {}
         self._placements: dict[Any, _Placement] = {}
         self._made: dict[str, Variant] = {}
@@ -185,6 +186,8 @@ class Kernel:
             tensors.append(result)
             placement = self._placed(tensors, True)
             self._check_apart(tensors, placement.reaches, names)
+        if self._context is not None:
+            self._check_context(tensors, names)
         if placement.variant is not None:
             self._launch(placement.variant, placement.symbols, tensors, factors, stream)
         return out
@@ -244,6 +247,15 @@ class Kernel:
             f"all arrays must lie on the kernel's device, {self.device.name}; {name} lies on {tensor.device}; "
             "move it there, or compile the problem for that device"
         )
+
+    def _check_context(self, tensors: list[Tensor], names: tuple[str, ...]) -> None:
+        """IllegalProblem for an OpenCL buffer of another context: memory belongs to one."""
+        for tensor, name in zip(tensors, names, strict=True):
+            if tensor.keeper != self._context:
+                raise IllegalProblem(
+                    f"arrays must live in the context of {self.device.name}; {name} lives in another OpenCL context; "
+                    "allocate it through device_named(..).queue"
+                )
 
     def _allocate(self, family: Family, placement: _Placement) -> Any:
         strides = placement.result_strides
