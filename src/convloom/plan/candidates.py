@@ -242,16 +242,22 @@ def candidates(
 ) -> Iterator[tuple[TiledPlan, Arrangement]]:
     """Every combination of the arrangements and (every n-th of) the shapes that respects the target's limits."""
     for arrangement in among:
-        for shape in tile_shapes(target, contraction.acc, arrangement.work.n)[::every]:
-            if _wasteful(shape, arrangement.work):
-                continue
+        shapes = tile_shapes(target, contraction.acc, arrangement.work.n)
+        fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
+        for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
             if check_resources(plan, contraction.acc.nbytes, target) is None:
                 yield plan, arrangement
 
 
+def _smallest(shapes: tuple[TileShape, ...]) -> list[TileShape]:
+    """For results that no tile fits: a block has 32 threads or more, a depthwise weight gradient 9 elements."""
+    least = min(shape.block_m * shape.block_n for shape in shapes)
+    return [shape for shape in shapes if shape.block_m * shape.block_n == least]
+
+
 def _wasteful(shape: TileShape, work: Workload) -> bool:
-    """Tiles that are more than twice what the problem fills, although a smaller one of the list would do."""
+    """Tiles that are more than twice what the problem fills."""
     return (
         (shape.block_m > 1 and shape.block_m > work.m * 2)
         or (shape.block_n > shape.lanes and shape.block_n > work.n * 2)
