@@ -27,7 +27,7 @@ from convloom.ir.ops import (
 )
 from convloom.ir.symbols import BLOCK_ID, thread_id
 from convloom.lower.load_tile import TileLoader, TileSource
-from convloom.plan.flat_axis import Merged, merged_axis, tile_view
+from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged, merged_axis, tile_view
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, Operand, exchange
 
@@ -161,7 +161,7 @@ def _loader(
     frame: _Frame, operand: Operand, row_axis: str, rows: int, origin: dict[str, Expr], loops: _KLoops
 ) -> TileLoader:
     plan = frame.plan
-    view = tile_view(operand.view, frame.merged, plan.serial, masked="K")
+    view = tile_view(operand.view, frame.merged, plan.serial, MASKED_IN_FACTORS)
     corner = {**origin, **loops.serial, "K": loops.step * plan.block_k}
     source = TileSource(operand.name, frame.buffers[operand.name], view, row_axis, corner, loops.symbols)
     transfer = plan.a if row_axis == "M" else plan.b
@@ -178,9 +178,10 @@ def _multiply(builder: IrBuilder, frame: _Frame, loaders: list[TileLoader], accu
         with builder.loop("i", plan.thread_m // plan.chunk_m, LoopKind.UNROLLED) as i:
             at = a_row + _position(i * plan.chunk_m, frame.thread_m, plan.chunk_m, plan.threads_m)
             builder.write(left, i * plan.chunk_m, Read(loaders[0].shared, at, plan.chunk_m))
-        with builder.loop("j", plan.thread_n // plan.chunk_n, LoopKind.UNROLLED) as j:
-            at = b_row + _position(j * plan.chunk_n, frame.thread_n, plan.chunk_n, plan.threads_n)
-            builder.write(right, j * plan.chunk_n, Read(loaders[1].shared, at, plan.chunk_n))
+        width = plan.chunk_n if plan.lanes == 1 else plan.lanes
+        with builder.loop("j", plan.thread_n // width, LoopKind.UNROLLED) as j:
+            at = b_row + _position(j * width, frame.thread_n, plan.chunk_n, plan.threads_n)
+            builder.write(right, j * width, Read(loaders[1].shared, at, width))
         with (
             builder.loop("i", plan.thread_m, LoopKind.UNROLLED) as i,
             builder.loop("j", plan.thread_n // plan.lanes, LoopKind.UNROLLED) as j,
@@ -248,7 +249,7 @@ def _epilogue(builder: IrBuilder, frame: _Frame, origin: dict[str, Expr], accumu
 
 def _store_part(builder: IrBuilder, frame: _Frame, coordinates: dict[str, Expr], value: Value) -> None:
     contraction, width = frame.contraction, frame.plan.store
-    offset, mask = _place(builder, frame, contraction.c, coordinates)
+    offset, mask = _place(builder, frame, contraction.c, coordinates, MASKED_IN_RESULT)
     old = Read(frame.buffers[contraction.c.name], offset, width, mask)
     value = _scaled(contraction, value, old, width)
     if contraction.bias is not None:
@@ -257,7 +258,7 @@ def _store_part(builder: IrBuilder, frame: _Frame, coordinates: dict[str, Expr],
 
 
 def _scaled(contraction: Contraction, value: Value, old: Read, width: int) -> Value:
-    """Alpha * value + beta * old, in floating point only where a factor is there."""
+    """The sum alpha * value + beta * old, in floating point only where a factor is there."""
     factor_type = _factor_type(contraction.acc)
     if contraction.scaling.alpha:
         value = Binary(BinaryOp.MUL, Convert(value, factor_type), _factor("alpha", factor_type, width))
@@ -288,8 +289,15 @@ def _biased(builder: IrBuilder, frame: _Frame, bias: Operand, coordinates: dict[
     return Binary(BinaryOp.ADD, Convert(value, sum_type), addend)
 
 
-def _place(builder: IrBuilder, frame: _Frame, operand: Operand, coordinates: dict[str, Expr]) -> tuple[Expr, Expr]:
-    """(offset, mask) of an epilogue operand at a point of C."""
-    view = tile_view(operand.view, frame.merged, ())
+def _place(
+    builder: IrBuilder,
+    frame: _Frame,
+    operand: Operand,
+    coordinates: dict[str, Expr],
+    masked: tuple[str, ...] = (),
+) -> tuple[Expr, Expr | None]:
+    """(offset, mask if one is needed) of an epilogue operand at a point of C."""
+    view = tile_view(operand.view, frame.merged, (), masked)
     access = view.access({axis.name: coordinates[axis.name] for axis in view.axes})
-    return builder.let(f"{operand.name}_at", access.offset), simplify(all_of(*access.conditions))
+    mask = simplify(all_of(*access.conditions))
+    return builder.let(f"{operand.name}_at", access.offset), None if mask is const(1) else mask

@@ -19,6 +19,7 @@ from convloom.plan.access_facts import (
     typical_value,
 )
 from convloom.plan.estimate import Workload
+from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_resources, store_width, transfer_for
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
@@ -76,7 +77,8 @@ def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[
         merged = flat_axes(contraction, m, n, order.merged, g)
         sides = ((contraction.a, "M"), (contraction.a, "K"), (contraction.b, "N"), (contraction.b, "K"))
         a_row, a_k, b_row, b_k = [
-            flat_width(operand, merged, order.serial, axis, target.access_bits, "K") for operand, axis in sides
+            flat_width(operand, merged, order.serial, axis, target.access_bits, MASKED_IN_FACTORS)
+            for operand, axis in sides
         ]
         yield Arrangement(
             swap,

@@ -32,23 +32,28 @@ class Merged:
         return (self.extent + (self.multiple - 1)) // self.multiple
 
 
+# Tiles run over the ends of axes: the factors must read zeros beyond the end of K, the result must be stored once.
+MASKED_IN_FACTORS = ("K",)
+MASKED_IN_RESULT = ("M", "N")
+
+
 def merged_axis(contraction: Contraction, name: str, parts: tuple[str, ...], multiple: int = 1) -> Merged:
     """The flat axis `name` over the named axes of a contraction."""
     extents = {axis.name: axis.extent for axis in contraction.axes}
     return Merged(name, parts, tuple(extents[part] for part in parts), multiple)
 
 
-def tile_view(view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: str | None = None) -> View:
+def tile_view(view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: tuple[str, ...] = ()) -> View:
     """The view with each merged axis in place of its parts; `serial` axes stay, those that the view lacks are dropped.
 
-    The flat axis named `masked` is kept, for its check, even where the view has none of its parts.
+    The flat axes in `masked` are kept, for their check, even where the view has none of their parts.
     """
     own = {axis.name: axis for axis in view.axes}
     axes: list[Axis] = [own[name] for name in serial if name in own]
     transforms: list[Transform] = []
     for flat in merged:
         present = [part for part in flat.parts if part in own]
-        if not present and flat.name != masked:
+        if not present and flat.name not in masked:
             continue
         axes.append(Axis(flat.name, flat.tiles * flat.multiple))
         transforms += _split_transforms(flat, frozenset(present))
