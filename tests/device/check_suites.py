@@ -307,7 +307,7 @@ def tasks_of(options: argparse.Namespace) -> tuple[list[Task], list[Result]]:
     found: dict[tuple[Conv, str], list[tuple[str, str]]] = {}
     for direction in options.dirs.split(","):
         defaults = Defaults(direction_named(direction), types_named("f32"), None, *tags)
-        for line in read_batch(options.batch, defaults):
+        for line in read_batch(sorted(options.batch), defaults):
             assert isinstance(line.problem, Conv)
             place = f"{line.path.name}:{line.number}"
             found.setdefault((line.problem, direction), []).append((place, line.text))
