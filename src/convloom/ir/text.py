@@ -13,8 +13,9 @@
       for i[0,1] < 2 unrolled
         write acc[i * 4] = const(0.0, f32, 4)
 
-Names carry their facts where they are bound: [lowest, highest]%divisor. Values are calls: read(buffer, index, lanes, if=mask),
-convert(value, type), splat(value, lanes), add, mul, mad(left, right, addend), const(number, type, lanes), parameter(name, type).
+Names carry their facts where they are bound: [lowest, highest]%divisor. Values are calls: read(buffer, index, lanes,
+if_=mask), convert(value, type), splat(value, lanes), add, mul, mad(left, right, addend), const(number, type, lanes),
+parameter(name, type).
 """
 
 from __future__ import annotations
