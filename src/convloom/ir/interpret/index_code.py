@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from convloom.errors import InternalError
 from convloom.expr import Expr, Op, bounds
@@ -51,8 +50,7 @@ class IndexMath:
 def _select(condition: Any, yes: Any, no: Any) -> Any:
     if isinstance(condition, int):
         return yes if condition else no
-    chosen: NDArray[np.int64] = np.where(condition, yes, no)
-    return chosen
+    return cast("Any", np.where(np.asarray(condition), yes, no))
 
 
 def _fast_div(x: Any, multiplier: int, shift: int) -> Any:
