@@ -19,7 +19,7 @@ def test_one_name_one_object():
 
 def test_every_kind_is_described():
     descriptions = describe_devices()
-    assert {item.name.partition(":")[0] for item in descriptions} == {"cpu", "cuda", "opencl"}
+    assert {item.name.partition(":")[0] for item in descriptions} >= {"cpu", "cuda", "opencl"}
     for item in descriptions:
         assert item.summary
         assert item.found or item.remedy.startswith(("pip install", "apt-get install"))
