@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from convloom.errors import InternalError
 from convloom.expr import Expr
 from convloom.ir.interpret.findings import FindingKind, Findings
+from convloom.ir.interpret.instructions import execute
 from convloom.ir.interpret.index_code import evaluate_index
 from convloom.ir.interpret.memory import (
     Bools,
@@ -38,6 +39,7 @@ from convloom.ir.ops import (
     Convert,
     For,
     If,
+    Instruct,
     Kernel,
     Let,
     LoopKind,
@@ -127,6 +129,25 @@ class _Chunk:
         self.names = {**self.arguments, "tid": self.thread_grid[:1], "bid": block_ids}
         self.epoch = np.zeros(count, np.int64)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(blocks, threads)."""
+        return (len(self.blocks), self.kernel.threads)
+
+    def evaluate(self, expression: Expr) -> Any:
+        """An index expression of the current statement."""
+        return self._index(expression)
+
+    def read_bytes(self, buffer: Buffer, indices: Ints, taken: Bools | None) -> Array:
+        """Numbers that an instruction reads, checked and logged like any read."""
+        read = self._read_shared if buffer.scope is Scope.SHARED else self._read_global
+        return read(buffer, indices, taken)
+
+    def write_bytes(self, buffer: Buffer, indices: Ints, taken: Bools | None, values: Array) -> None:
+        """Numbers that an instruction writes, checked and logged like any write."""
+        write = self._write_shared if buffer.scope is Scope.SHARED else self._write_global
+        write(buffer, indices, taken, values)
+
     def run(self) -> None:
         """All statements, then the races of the last interval."""
         self._body(self.kernel.body, "body")
@@ -159,6 +180,9 @@ class _Chunk:
             case Write():
                 self._enter(path, statement)
                 self._write(statement)
+            case Instruct():
+                self._enter(path, statement)
+                execute(self, statement)
             case Barrier():
                 self._enter(path, statement)
                 self._barrier()
