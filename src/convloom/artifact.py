@@ -1,9 +1,10 @@
 """The records that cross the border between compiler and runtime. The runtime sees these and nothing above them.
 
-Launch arithmetic (grid sizes, scalar arguments, requirements) travels as text in a small expression language so that it can
-be stored in a manifest: integers, symbol names, `+ - * // %`, comparisons, `and or not`, `min(..) max(..)`, and the two
-functions `magic_multiplier(d)` and `magic_shift(d)` (division by multiplication, see `expr.FAST_DIV`).
-Symbols are the problem's sizes and strides, and `<buffer>_address` for the byte address of a buffer's first element.
+Launch arithmetic (grid sizes, scalar arguments, requirements) travels as text in a small expression language so
+that it can be stored in a manifest: integers, symbol names, `+ - * // %`, comparisons, `and or not`, `min(..)
+max(..)`, and the two functions `magic_multiplier(d)` and `magic_shift(d)` (division by multiplication, see
+`expr.FAST_DIV`). Symbols are the problem's sizes and strides, and `<buffer>_address` for the byte address of a
+buffer's first element.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class BufferParam:
 
 @dataclass(frozen=True, slots=True)
 class ScalarParam:
-    """One scalar parameter; `expression` computes it from the symbols of the call (for alpha and beta: their own name)."""
+    """One scalar parameter; `expression` gives it from the symbols of the call (for alpha and beta: their own name)."""
 
     name: str
     expression: str

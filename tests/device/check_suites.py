@@ -58,9 +58,10 @@ class Row:
 
     @property
     def command(self) -> str:
-        """A command that repeats it."""
-        tags = "".join(f" --{key}={tag}" for key, tag in zip(("stag", "wtag", "dtag"), self.tags, strict=True))
-        return f"convloom run '{self.text}' --dir {self.direction} --dt {self.dtypes}{tags} --data int"
+        """A command that repeats it on a GPU."""
+        named = zip(("stag", "wtag", "dtag"), self.tags, strict=True)
+        tags = "".join(f" --{key} {tag}" for key, tag in named if tag != "any")
+        return f"convloom run '{self.text}' --dir {self.direction} --dt {self.dtypes}{tags} --device cuda --data int"
 
 
 @dataclass(frozen=True, slots=True)

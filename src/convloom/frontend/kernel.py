@@ -61,7 +61,8 @@ class Kernel:
         check_symbols(self._terms.symbols)
         self._names = tuple(terms.name for terms in (*self._terms.inputs, self._terms.result))
         self._dtypes = tuple(terms.dtype for terms in (*self._terms.inputs, self._terms.result))
-        self._place_name = "opencl" if isinstance(device, OpenClDevice) else device.name
+        self._context = device.context if isinstance(device, OpenClDevice) else None
+        self._place_name = device.name if self._context is None else "opencl"
         self._solvers: dict[bool, SizeSolver] = {}
         self._placements: dict[Any, _Placement] = {}
         self._made: dict[str, Variant] = {}
@@ -127,7 +128,7 @@ class Kernel:
             plan = given_plan(self._given, contraction, self.target)
         else:
             plan = choose_plan(contraction, self.target, general=label == "general")
-        made = self._made[label] = Variant(label, plan, self._normal, self.target, self.device)
+        made = self._made[label] = Variant(label, plan, self._normal, self._names, self.target, self.device)
         return made
 
     # --- the call ---------------------------------------------------------------------------------------------------
@@ -185,6 +186,8 @@ class Kernel:
             tensors.append(result)
             placement = self._placed(tensors, True)
             self._check_apart(tensors, placement.reaches, names)
+        if self._context is not None:
+            self._check_context(tensors, names)
         if placement.variant is not None:
             self._launch(placement.variant, placement.symbols, tensors, factors, stream)
         return out
@@ -244,6 +247,15 @@ class Kernel:
             f"all arrays must lie on the kernel's device, {self.device.name}; {name} lies on {tensor.device}; "
             "move it there, or compile the problem for that device"
         )
+
+    def _check_context(self, tensors: list[Tensor], names: tuple[str, ...]) -> None:
+        """IllegalProblem for an OpenCL buffer of another context: memory belongs to one."""
+        for tensor, name in zip(tensors, names, strict=True):
+            if tensor.keeper != self._context:
+                raise IllegalProblem(
+                    f"arrays must live in the context of {self.device.name}; {name} lives in another OpenCL context; "
+                    "allocate it through device_named(..).queue"
+                )
 
     def _allocate(self, family: Family, placement: _Placement) -> Any:
         strides = placement.result_strides
@@ -313,13 +325,15 @@ class Kernel:
     def _launch(
         self, variant: Variant, symbols: Values, tensors: list[Tensor], factors: tuple[float, float], stream: Any
     ) -> None:
-        by_name = dict(zip(self._names, [tensor.address for tensor in tensors], strict=True))
+        buffers = [tensors[place].address for place in variant.order]
         if variant.has_address_conditions:
-            known = {**symbols, **{f"{buffer}_address": by_name[name] for buffer, name in variant.tensors}}
+            names = [f"{buffer.name}_address" for buffer in variant.source.buffers]
+            known = {**symbols, **dict(zip(names, buffers, strict=True))}
             if not variant.aligned(known):
                 variant = self._fallback(variant, known)
+                buffers = [tensors[place].address for place in variant.order]
         floats = {"alpha": factors[0], "beta": factors[1]} if self._has_factors else _NO_FLOATS
-        variant.built.launch([by_name[name] for name in variant.order], symbols, floats, stream)
+        variant.built.launch(buffers, symbols, floats, stream)
 
 
 def _result_values(result: Terms) -> Callable[[Values], tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -16,18 +16,25 @@ from convloom.target.arch import Target
 class Variant:
     """A built kernel: `label` is `preferred`, `general` or `given`.
 
-    `tensors` pairs its buffers with the problem's tensors, `order` names the tensors in the order of a launch.
+    `order` has, for each buffer, the place of its tensor among `names`: the inputs of a call, then the result.
     """
 
-    def __init__(self, label: str, plan: TiledPlan, normal: NormalForm, target: Target, device: Device) -> None:
+    def __init__(
+        self,
+        label: str,
+        plan: TiledPlan,
+        normal: NormalForm,
+        names: tuple[str, ...],
+        target: Target,
+        device: Device,
+    ) -> None:
         self.label = label
         self.plan = plan
         contraction = normal.contraction
         self.source: KernelSource = generate(contraction, target, plan).source
-        self.tensors = normal.tensors
         self.built: Built = device.build(self.source)
         tensor_of = dict(normal.tensors)
-        self.order = tuple(tensor_of[buffer.name] for buffer in self.source.buffers)
+        self.order = tuple(names.index(tensor_of[buffer.name]) for buffer in self.source.buffers)
         conditions = plan_requirements(plan, contraction, target)
         by_address = [item.condition for item in conditions if _mentions_address(item)]
         self._fits = compile_values(item.condition for item in conditions if not _mentions_address(item))
