@@ -14,7 +14,7 @@ from convloom.lower.multiply import Multiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
 from convloom.lower.multiply_scalar import ScalarMultiplier
 from convloom.lower.shared_layout import SharedLayout
-from convloom.plan.flat_axis import tile_view
+from convloom.plan.flat_axis import OPERAND_MASKED, tile_view
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, Operand, exchange
 from convloom.target.catalogue import row_named
@@ -42,7 +42,7 @@ def build_tiled(contraction: Contraction, plan: TiledPlan, name: str) -> Kernel:
 
 def _factors(contraction: Contraction) -> tuple[LaunchScalar, ...]:
     """Alpha and beta, where the call passes them."""
-    dtype = factor_type(contraction.acc)
+    dtype = factor_type(contraction)
     names = (("alpha", contraction.scaling.alpha), ("beta", contraction.scaling.beta))
     return tuple(LaunchScalar(name, name, dtype) for name, wanted in names if wanted)
 
@@ -136,7 +136,7 @@ def _loader(
     frame: Frame, operand: Operand, row_axis: str, layout: SharedLayout, origin: dict[str, Expr], loops: KLoops
 ) -> TileLoader:
     plan = frame.plan
-    view = tile_view(operand.view, frame.merged, plan.serial, masked="K")
+    view = tile_view(operand.view, frame.merged, plan.serial, OPERAND_MASKED)
     corner = {**origin, **loops.serial, "K": loops.tile * plan.block_k}
     source = TileSource(operand.name, frame.buffers[operand.name], view, row_axis, corner, loops.symbols)
     transfer = plan.a if row_axis == "M" else plan.b

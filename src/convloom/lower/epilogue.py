@@ -7,14 +7,14 @@ from convloom.expr import Expr, all_of, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Binary, BinaryOp, Convert, MultiplyAdd, Parameter, Read, Splat, Value
 from convloom.lower.frame import Frame, factor_type
-from convloom.plan.flat_axis import tile_view
+from convloom.plan.flat_axis import NONE_MASKED, RESULT_MASKED, tile_view
 from convloom.problem.contraction import Contraction, Operand
 
 
 def store_part(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], value: Value) -> None:
     """Stores one run of columns of C; `coordinates` are those of its first number by flat axis."""
     contraction, width = frame.contraction, frame.plan.store
-    offset, mask = _place(builder, frame, contraction.c, coordinates)
+    offset, mask = _place(builder, frame, contraction.c, coordinates, RESULT_MASKED)
     old = Read(frame.buffers[contraction.c.name], offset, width, mask)
     value = _scaled(contraction, value, old, width)
     if contraction.bias is not None:
@@ -24,7 +24,7 @@ def store_part(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], v
 
 def _scaled(contraction: Contraction, value: Value, old: Read, width: int) -> Value:
     """Alpha * value + beta * old, in floating point only where a factor is there."""
-    wide = factor_type(contraction.acc)
+    wide = factor_type(contraction)
     if contraction.scaling.alpha:
         value = Binary(BinaryOp.MUL, Convert(value, wide), _factor("alpha", wide, width))
     if contraction.scaling.beta:
@@ -40,9 +40,9 @@ def _factor(name: str, dtype: DType, width: int) -> Value:
 
 def _biased(builder: IrBuilder, frame: Frame, bias: Operand, coordinates: dict[str, Expr], value: Value) -> Value:
     contraction = frame.contraction
-    offset, mask = _place(builder, frame, bias, coordinates)
+    offset, mask = _place(builder, frame, bias, coordinates, NONE_MASKED)
     exact = not contraction.scaling.alpha and not contraction.scaling.beta and not bias.dtype.is_float
-    sum_type = contraction.acc if exact else factor_type(contraction.acc)
+    sum_type = contraction.acc if exact else factor_type(contraction)
     width = frame.plan.store
     varies = "N" in {axis.name for axis in tile_view(bias.view, frame.merged, ()).axes}
     addend: Value
@@ -54,8 +54,10 @@ def _biased(builder: IrBuilder, frame: Frame, bias: Operand, coordinates: dict[s
     return Binary(BinaryOp.ADD, Convert(value, sum_type), addend)
 
 
-def _place(builder: IrBuilder, frame: Frame, operand: Operand, coordinates: dict[str, Expr]) -> tuple[Expr, Expr]:
+def _place(
+    builder: IrBuilder, frame: Frame, operand: Operand, coordinates: dict[str, Expr], masked: frozenset[str]
+) -> tuple[Expr, Expr]:
     """(offset, mask) of an epilogue operand at a point of C."""
-    view = tile_view(operand.view, frame.merged, ())
+    view = tile_view(operand.view, frame.merged, (), masked)
     access = view.access({axis.name: coordinates[axis.name] for axis in view.axes})
     return builder.let(f"{operand.name}_at", access.offset), simplify(all_of(*access.conditions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convloom.dtypes import F32, F64, DType
+from convloom.dtypes import F32, F64, S32, DType
 from convloom.expr import Expr, simplify
 from convloom.ir.ops import Buffer, Scope
 from convloom.ir.symbols import thread_id
@@ -65,6 +65,6 @@ def make_frame(contraction: Contraction, plan: TiledPlan) -> Frame:
     )
 
 
-def factor_type(acc: DType) -> DType:
-    """The type in which alpha, beta and float biases act on sums of type `acc`."""
-    return F64 if acc is F64 else F32
+def factor_type(contraction: Contraction) -> DType:
+    """The type in which alpha, beta and float biases act: f32, but f64 where f32 would lose digits of C (f64, s32)."""
+    return F64 if contraction.c.dtype in (F64, S32) else F32

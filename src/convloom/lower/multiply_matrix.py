@@ -57,7 +57,9 @@ class MatrixMultiplier:
         with builder.loop("kk", plan.block_k // self._k, LoopKind.UNROLLED) as kk:
             with builder.loop("i", self._rows, LoopKind.UNROLLED) as i:
                 first = self._frame.unit_m * plan.thread_m + i * self._m
-                self._load(builder, a, a_stage, (first, kk * self._k), Registers(left, i * a_registers, 4), rows_first=True)
+                self._load(
+                    builder, a, a_stage, (first, kk * self._k), Registers(left, i * a_registers, 4), rows_first=True
+                )
             with builder.loop("j", self._columns // 2, LoopKind.UNROLLED) as j:
                 first = self._frame.unit_n * plan.thread_n + j * (2 * self._n)
                 target = Registers(right, j * (2 * b_registers), 4)

@@ -55,9 +55,7 @@ class ScalarMultiplier:
         ):
             index = i * plan.thread_n + j * plan.lanes
             factor = Read(left, i) if plan.lanes == 1 else Splat(Read(left, i), plan.lanes)
-            product = MultiplyAdd(
-                factor, Read(right, j * plan.lanes, plan.lanes), Read(self._acc, index, plan.lanes)
-            )
+            product = MultiplyAdd(factor, Read(right, j * plan.lanes, plan.lanes), Read(self._acc, index, plan.lanes))
             builder.write(self._acc, index, product)
 
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:

@@ -85,7 +85,8 @@ def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[
         merged = flat_axes(contraction, m, n, order.merged, g)
         sides = ((contraction.a, "M"), (contraction.a, "K"), (contraction.b, "N"), (contraction.b, "K"))
         a_row, a_k, b_row, b_k = [
-            flat_width(operand, merged, order.serial, axis, target.access_bits, "K") for operand, axis in sides
+            flat_width(operand, merged, order.serial, axis, target.access_bits, OPERAND_MASKED)
+            for operand, axis in sides
         ]
         yield Arrangement(
             swap,
@@ -285,9 +286,9 @@ def candidates(
 ) -> Iterator[tuple[TiledPlan, Arrangement]]:
     """Every combination of the arrangements and (every n-th of) the shapes that respects the target's limits."""
     for arrangement in among:
-        for shape in tile_shapes(target, contraction, arrangement.work.n)[::every]:
-            if _wasteful(shape, arrangement.work):
-                continue
+        shapes = tile_shapes(target, contraction, arrangement.work.n)
+        fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
+        for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
             if check_resources(plan, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
                 yield plan, arrangement
@@ -297,8 +298,14 @@ def _least(shape: TileShape, matrix: int) -> int:
     return 1 if shape.row == SCALAR else matrix
 
 
+def _smallest(shapes: tuple[TileShape, ...]) -> list[TileShape]:
+    """For results that no tile fits: a block has 32 threads or more, a depthwise weight gradient 9 elements."""
+    least = min(shape.block_m * shape.block_n for shape in shapes)
+    return [shape for shape in shapes if shape.block_m * shape.block_n == least]
+
+
 def _wasteful(shape: TileShape, work: Workload) -> bool:
-    """Tiles that are more than twice what the problem fills, although a smaller one of the list would do."""
+    """Tiles that are more than twice what the problem fills."""
     return (
         (shape.block_m > _least(shape, 16) and shape.block_m > work.m * 2)
         or (shape.block_n > max(shape.lanes, _least(shape, 32)) and shape.block_n > work.n * 2)

@@ -9,6 +9,13 @@ from convloom.problem.contraction import Contraction
 from convloom.view import Axis, Broadcast, PadTo, Split, Transform, View
 
 
+NONE_MASKED: frozenset[str] = frozenset()
+OPERAND_MASKED = frozenset(("K",))
+"""Of A and B: numbers beyond the end of K are zero in both, so that no NaN of one meets the other's zero."""
+RESULT_MASKED = frozenset(("M", "N"))
+"""Of C: the rest of a tile is not stored, even where C does not depend on the axis."""
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """A flat axis made of contraction axes, slowest first; run up to a multiple of `multiple` and masked there."""
@@ -38,17 +45,19 @@ def merged_axis(contraction: Contraction, name: str, parts: tuple[str, ...], mul
     return Merged(name, parts, tuple(extents[part] for part in parts), multiple)
 
 
-def tile_view(view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: str | None = None) -> View:
+def tile_view(
+    view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: frozenset[str] = NONE_MASKED
+) -> View:
     """The view with each merged axis in place of its parts; `serial` axes stay, those that the view lacks are dropped.
 
-    The flat axis named `masked` is kept, for its check, even where the view has none of its parts.
+    Flat axes named in `masked` are kept, for their check, even where the view has none of their parts.
     """
     own = {axis.name: axis for axis in view.axes}
     axes: list[Axis] = [own[name] for name in serial if name in own]
     transforms: list[Transform] = []
     for flat in merged:
         present = [part for part in flat.parts if part in own]
-        if not present and flat.name != masked:
+        if not present and flat.name not in masked:
             continue
         axes.append(Axis(flat.name, flat.tiles * flat.multiple))
         transforms += _split_transforms(flat, frozenset(present))

@@ -9,7 +9,7 @@ from math import gcd
 from convloom.artifact import Language
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
-from convloom.plan.flat_axis import Merged
+from convloom.plan.flat_axis import NONE_MASKED, OPERAND_MASKED, RESULT_MASKED, Merged
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
@@ -115,7 +115,7 @@ def _widths_allowed(plan: TiledPlan, contraction: Contraction, target: Target) -
     merged = flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g)
     for name, operand, transfer, row in (("a", contraction.a, plan.a, "M"), ("b", contraction.b, plan.b, "N")):
         axis = row if transfer.along is Along.ROW else "K"
-        widest = flat_width(operand, merged, plan.serial, axis, target.access_bits, "K")
+        widest = flat_width(operand, merged, plan.serial, axis, target.access_bits, OPERAND_MASKED)
         if widest % transfer.vector:
             return f"transfer {name} moves {transfer.vector} numbers along {axis}; the view allows {widest}"
     widest = store_width(contraction, merged, target)
@@ -126,11 +126,11 @@ def _widths_allowed(plan: TiledPlan, contraction: Contraction, target: Target) -
 
 def store_width(contraction: Contraction, merged: tuple[Merged, ...], target: Target) -> int:
     """Numbers along n that one store of C may move; a bias along n must allow it too."""
-    from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, None)
+    from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, RESULT_MASKED)
     bias = contraction.bias
     if bias is None or not _varies_along_n(bias, contraction):
         return from_c
-    return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits, None))
+    return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits, NONE_MASKED))
 
 
 def _varies_along_n(bias: Operand, contraction: Contraction) -> bool:
@@ -145,7 +145,11 @@ def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str
 def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
     row = plan.instruction
     if row is None:
-        return None if plan.stages == 1 or target.language is Language.CUDA else f"{target.name} has no asynchronous copies"
+        return (
+            None
+            if plan.stages == 1 or target.language is Language.CUDA
+            else f"{target.name} has no asynchronous copies"
+        )
     if row not in rows_for(target.arch, Family.MATRIX_MULTIPLY):
         return f"{target.name} has no instruction {row.name}"
     types = tuple(row.fragment(name).dtype for name in "abd")
@@ -153,7 +157,11 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
     if types != given:
         return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {', '.join(map(str, given))}"
     m, n, k = row.shape
-    for name, size, unit in (("thread_m", plan.thread_m, m), ("thread_n", plan.thread_n, 2 * n), ("block_k", plan.block_k, k)):
+    for name, size, unit in (
+        ("thread_m", plan.thread_m, m),
+        ("thread_n", plan.thread_n, 2 * n),
+        ("block_k", plan.block_k, k),
+    ):
         if size % unit:
             return f"{name} must be a multiple of {unit} for {row.name}; got {size}"
     if plan.store > 2 or plan.lanes != 1:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from convloom.artifact import Language
-from convloom.expr import Expr, Truth, const, prove, simplify, sym
+from convloom.expr import Expr, Truth, const, free_symbols, prove, simplify, substitute, sym
 from convloom.plan.access_facts import flat_axes
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, Operand, exchange
@@ -53,12 +54,22 @@ def _index_conditions(contraction: Contraction) -> tuple[tuple[Expr, str], ...]:
     for operand in contraction.operands:
         low, high = _offset_range(operand)
         reason = f"the kernel computes offsets into {operand.name} in 32 bits"
-        found += [(high.lt(_LIMIT - _SLACK), reason), (low.ge(-_LIMIT + _SLACK), reason)]
+        found += [(most.lt(_LIMIT - _SLACK), reason) for most in _over_phases(high, contraction)]
+        found += [(least.ge(-_LIMIT + _SLACK), reason) for least in _over_phases(low, contraction)]
     g, m, n = (tuple(a.name for a in contraction.axes if a.kind.value == kind) for kind in "gmn")
     flat_m, flat_n, _, flat_g = flat_axes(contraction, m, n, (), g, (1, 1, 1))
     total = flat_g.extent * flat_m.extent * flat_n.extent
     found.append((simplify(total).lt(_LIMIT - _SLACK), "the kernel counts elements of the result in 32 bits"))
     return tuple(found)
+
+
+def _over_phases(expression: Expr, contraction: Contraction) -> Iterable[Expr]:
+    """The expression in every phase of the family, equal ones once: no phase parameter is known at a launch."""
+    if not free_symbols(expression) & {parameter.symbol for parameter in contraction.phases}:
+        return (expression,)
+    values = zip(*(parameter.values for parameter in contraction.phases), strict=True)
+    symbols = [parameter.symbol for parameter in contraction.phases]
+    return dict.fromkeys(substitute(expression, dict(zip(symbols, phase, strict=True))) for phase in values)
 
 
 def _offset_range(operand: Operand) -> tuple[Expr, Expr]:

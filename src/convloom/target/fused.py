@@ -61,7 +61,7 @@ def _halves(a: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def _sum_to_odd(a: Doubles, b: Doubles) -> Doubles:
-    """The sum a + b rounded to odd: if inexact, the neighbour whose last bit is 1; a second rounding is then harmless."""
+    """The sum a + b rounded to odd: if inexact, the neighbour whose last bit is 1; rounding again is harmless."""
     total, error = _two_sum(a, b)
     even = (total.view(np.uint64) & np.uint64(1)) == 0
     towards = np.where(error > 0, np.inf, -np.inf)

@@ -12,7 +12,7 @@ import numpy as np
 from convloom.artifact import Language
 from convloom.dtypes import DType
 from convloom.errors import IllegalProblem
-from convloom.target.lane_map import index_table
+from convloom.target.lane_map import extents
 from convloom.target.memory import Flags, Memory, Space
 from convloom.target.number_format import Array
 from convloom.view import View
@@ -158,12 +158,12 @@ class Fragment:
     @property
     def lanes(self) -> int:
         """Lanes that hold it."""
-        return index_table(self.layout).shape[0]
+        return extents(self.layout)[0]
 
     @property
     def elements(self) -> int:
         """Elements in each lane."""
-        return index_table(self.layout).shape[1]
+        return extents(self.layout)[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,18 @@ def _total(digits: Digits) -> int:
     return int(np.prod([extent for extent, _ in digits], dtype=np.int64))
 
 
+def extents(view: View) -> tuple[int, int]:
+    """(lanes, elements in each lane) of a lane map."""
+    lane, element = view.axes
+    return lane.extent.value, element.extent.value
+
+
 @lru_cache(maxsize=1024)
 def index_table(view: View) -> NDArray[np.int64]:
     """The map evaluated: an array of shape (lanes, elements) of matrix indices; not to be written to."""
-    lanes, elements = (axis.extent.value for axis in view.axes)
+    lanes, elements = extents(view)
     coordinates: dict[str, NDArray[np.int64]] = {LANE: np.arange(lanes)[:, None], ELEMENT: np.arange(elements)[None, :]}
-    table = np.broadcast_to(view.access(coordinates).offset, (lanes, elements)).astype(np.int64)
+    table = np.broadcast_to(view.access(coordinates, {}).offset, (lanes, elements)).astype(np.int64)
     table.setflags(write=False)
     return table
 

@@ -134,7 +134,7 @@ class FlatMemory:
         return self._block_numbers(addresses.ndim), addresses, self.shared_bytes.shape[-1]
 
     def _in_cluster(self, addresses: Array) -> tuple[Array, Array, int]:
-        *_, ranks, size = self.shared_bytes.shape
+        ranks, size = self.shared_bytes.reshape(-1, *self.shared_bytes.shape[-2:]).shape[1:]
         own = self._block_numbers(addresses.ndim)
         rank = addresses // self.cluster_pitch
         if ((rank < 0) | (rank >= ranks)).any():

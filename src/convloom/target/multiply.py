@@ -22,7 +22,7 @@ def matrix_words(matrix: Array, fragment: Fragment, word: np.dtype[np.generic]) 
 
 
 def product(a: Array, b: Array) -> Array:
-    """The product a @ b of exact numbers. Products are exact (f64 operands: rounded); the sum is kept in f64 or int64."""
+    """The product a @ b of exact numbers. Products are exact (f64 operands: rounded); sums are f64 or int64."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.matmul(a, b)
 

@@ -42,7 +42,9 @@ def execute(machine: Machine, statement: Instruct) -> None:
     values = {name: _value(machine, memory, row, name, item) for name, item in arguments.items()}
     active = None if machine.active is None else machine.active.reshape(_grouped(machine, row))
     if row.lanes > 1 and active is not None and not (active.all(axis=-1) | ~active.any(axis=-1)).all():
-        raise InternalError(f"all {row.lanes} lanes of a subgroup must execute {row.name}; some are masked; report this")
+        raise InternalError(
+            f"all {row.lanes} lanes of a subgroup must execute {row.name}; some are masked; report this"
+        )
     written = row.execute(values, memory, active)
     for name, words in written.items():
         _store_registers(machine, arguments[name], words, active)
@@ -56,9 +58,13 @@ def _grouped(machine: Machine, row: Instruction) -> tuple[int, ...]:
 def _value(machine: Machine, memory: MachineMemory, row: Instruction, name: str, item: Argument) -> Any:
     operand = row.operand(name)
     if isinstance(item, Registers):
-        return _words(machine, item).reshape(*_grouped(machine, row), item.count) if _is_read(operand.direction) else None
+        return (
+            _words(machine, item).reshape(*_grouped(machine, row), item.count) if _is_read(operand.direction) else None
+        )
     if isinstance(item, Address):
-        number = memory.address(item) + _spread(machine, machine.evaluate(item.index)) * memory.number_bytes(item.buffer)
+        number = memory.address(item) + _spread(machine, machine.evaluate(item.index)) * memory.number_bytes(
+            item.buffer
+        )
         return number.reshape(*_grouped(machine, row), 1).astype(operand.register.word)
     number = machine.evaluate(item)
     if operand.kind is OperandKind.IMMEDIATE:
