@@ -19,6 +19,7 @@ from convloom.plan.access_facts import (
     typical_value,
 )
 from convloom.plan.estimate import Workload
+from convloom.plan.flat_axis import OPERAND_MASKED
 from convloom.plan.legality import check_resources, store_width, transfer_for
 from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
