@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+import convloom
+from convloom import settings
 
 Array = NDArray[Any]
 
@@ -28,7 +32,8 @@ def run_guarded(expression: str, **arrays: Array) -> tuple[Array, Array]:
         given, made = Path(folder) / "given.npz", Path(folder) / "made.npz"
         np.savez(given, **arrays)
         command = [sys.executable, "-c", f"from {__name__} import child; child(*{[expression, str(given), str(made)]})"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+        environment = {**os.environ, "CONVLOOM_CACHE_DIR": str(settings.current().cache_dir)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
         assert done.returncode == 0, f"exit {done.returncode}: {done.stderr}"
         results = np.load(made)
         return results["end"], results["begin"]
@@ -36,8 +41,6 @@ def run_guarded(expression: str, **arrays: Array) -> tuple[Array, Array]:
 
 def child(expression: str, given: str, made: str) -> None:
     """What the process of its own does."""
-    import convloom
-
     arrays = dict(np.load(given))
     results = {}
     for edge in ("end", "begin"):

@@ -302,12 +302,12 @@ def _label(row: Row) -> str:
 
 
 def tasks_of(options: argparse.Namespace) -> tuple[list[Task], list[Result]]:
-    """The tasks, equal problems once each, and the rows that are too large for the bound."""
+    """The tasks, equal problems once each, and the rows that are left out."""
     tags = (options.stag, options.wtag, options.dtag)
     found: dict[tuple[Conv, str], list[tuple[str, str]]] = {}
     for direction in options.dirs.split(","):
         defaults = Defaults(direction_named(direction), types_named("f32"), None, *tags)
-        for line in read_batch(options.batch, defaults):
+        for line in read_batch(sorted(options.batch), defaults):
             assert isinstance(line.problem, Conv)
             place = f"{line.path.name}:{line.number}"
             found.setdefault((line.problem, direction), []).append((place, line.text))
@@ -321,10 +321,22 @@ def tasks_of(options: argparse.Namespace) -> tuple[list[Task], list[Result]]:
             skipped += [Result(row, "skipped", reason, lines=len(lines)) for row in rows]
         else:
             tasks.append(Task.of(rows, len(lines)))
+    selected: list[Task] = []
+    done = _passed_in(options.again)
     for place, task in enumerate(tasks):
-        if place % options.every != options.offset:
-            skipped += [Result(row, "skipped", "not selected", lines=task.lines) for row in task.rows]
-    return tasks[options.offset :: options.every], skipped
+        rows = [row for row in task.rows if place % options.every == options.offset and row not in done]
+        skipped += [Result(row, "skipped", "not selected", lines=task.lines) for row in task.rows if row not in rows]
+        if rows:
+            selected.append(Task.of(rows, task.lines))
+    return selected, skipped
+
+
+def _passed_in(path: Path | None) -> set[Row]:
+    """The rows that passed in an earlier run."""
+    if path is None:
+        return set()
+    rows = [result["row"] for result in json.loads(path.read_text()) if result["status"] == "passed"]
+    return {Row(**{**row, "tags": tuple(row["tags"])}) for row in rows}
 
 
 def closing_line(results: Sequence[Result]) -> str:
@@ -373,6 +385,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--row-timeout", type=float, default=240.0, help="seconds that one row may take")
     parser.add_argument("--every", type=int, default=1, help="take each n-th problem only")
     parser.add_argument("--offset", type=int, default=0)
+    parser.add_argument("--again", type=Path, help="results of an earlier run: only what did not pass there")
     parser.add_argument("--json", type=Path)
     return parser.parse_args(arguments)
 

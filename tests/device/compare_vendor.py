@@ -15,11 +15,13 @@ import multiprocessing
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from convloom.frontend.compile import compile
 from convloom.problem.conv import Conv, Direction
+from convloom.problem.layout import dense
 from tests.device.problems import conv_of
 
 LAYERS = (
@@ -36,8 +38,6 @@ LAYERS = (
     'mb2ic32id96oc32od96kd3pd1n"conv3d:unet3d32"',
     'mb7ic131ih53iw61oc197oh53ow61kh3kw3ph1pw1n"other:prime"',
 )
-LAST = ("axb", "axb", "axb")
-FIRST = ("any", "any", "any")
 FLUSH_BYTES = 256 * 2**20
 REPEATS = 9
 
@@ -48,20 +48,25 @@ class Run(NamedTuple):
     text: str
     direction: str
     dtypes: str
-    tags: tuple[str, str, str]
+    last: bool  # channels last
 
     @property
     def conv(self) -> Conv:
-        """The problem."""
-        return conv_of(*self)
+        """The problem, in the layouts that PyTorch's tensors have."""
+        conv = conv_of(self.text, self.direction, self.dtypes)
+        if not self.last:
+            return conv
+        order = (0, *range(2, conv.rank + 2), 1)
+        specs = {role.value: replace(conv.spec(role), layout=dense(conv.shape(role), order)) for role in conv.roles}
+        return replace(conv, **specs)
 
 
 def runs() -> list[Run]:
     """f16 channels last in all directions; forward also channels first, and in f32."""
     found: list[Run] = []
     for text in LAYERS:
-        found += [Run(text, direction, "f16", LAST) for direction in ("fwd", "bwd_d", "bwd_w")]
-        found += [Run(text, "fwd", "f16", FIRST), Run(text, "fwd", "f32", LAST)]
+        found += [Run(text, direction, "f16", True) for direction in ("fwd", "bwd_d", "bwd_w")]
+        found += [Run(text, "fwd", "f16", False), Run(text, "fwd", "f32", True)]
     return found
 
 
@@ -99,16 +104,10 @@ def measured(run: Run, flush: Any) -> dict[str, Any]:
     conv = run.conv
     dtype = {"f16": torch.float16, "f32": torch.float32}[run.dtypes]
     shapes = {role.value: tuple(extent.value for extent in conv.shape(role)) for role in conv.roles}
-    order = {}
-    if run.tags is LAST and conv.rank > 1:
-        order = {"memory_format": torch.channels_last if conv.rank == 2 else torch.channels_last_3d}
+    strides = {role.value: tuple(stride.value for stride in conv.spec(role).layout.strides) for role in conv.roles}
     tensors: dict[str, Any] = {}
     for name, shape in shapes.items():
-        if run.tags is LAST and conv.rank == 1:
-            values = torch.randn(shape[0], shape[2], shape[1], device="cuda").transpose(1, 2)
-        else:
-            values = torch.randn(shape, device="cuda").contiguous(**order)
-        tensors[name] = values.to(dtype)
+        tensors[name] = torch.empty_strided(shape, strides[name], dtype=dtype, device="cuda").normal_()
     first, second, result = (tensors[role.value] for role in conv.roles)
     kernel = compile(conv, "cuda")
     ours = timed(lambda: kernel(first, second, out=result), flush)
@@ -161,7 +160,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _line(row: dict[str, Any]) -> str:
-    label = f"{row['name']:22} {row['direction']:5} {row['dtypes']} {'last ' if row['tags'] == LAST else 'first'}"
+    label = f"{row['name']:22} {row['direction']:5} {row['dtypes']} {'last ' if row['last'] else 'first'}"
     if "error" in row:
         return f"{label} {row['error']}"
     ours, vendor = row["ours"], row["vendor"]

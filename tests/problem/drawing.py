@@ -57,9 +57,7 @@ def draw(seed: int, types: tuple[tuple[DType, DType, DType], ...] = (FLOAT,), *,
     return Drawn(static, _draw(random.Random(seed), sizes, types, rank), sizes.values)
 
 
-def _draw(
-    rng: random.Random, sizes: Sizes, types: tuple[tuple[DType, DType, DType], ...], rank: int | None
-) -> Problem:
+def _draw(rng: random.Random, sizes: Sizes, types: tuple[tuple[DType, DType, DType], ...], rank: int | None) -> Problem:
     chosen = rng.choice(types)
     return _gemm(rng, sizes, chosen) if rng.random() < 0.25 else _conv(rng, sizes, chosen, rank)
 

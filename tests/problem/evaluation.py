@@ -52,9 +52,7 @@ def _run_phase(contraction, memories, values, extents, result, written, origin):
 def _first_of_k(contraction, grid):
     """Coordinates of one point per element of C; an axis of K has its first point, or none if it is empty."""
     kinds = {axis.name: axis.kind for axis in contraction.axes}
-    return {
-        name: np.zeros((1,) * at.ndim, np.int64) if kinds[name] is AxisKind.K else at for name, at in grid.items()
-    }
+    return {name: np.zeros((1,) * at.ndim, np.int64) if kinds[name] is AxisKind.K else at for name, at in grid.items()}
 
 
 def _access(operand: Operand, grid, values):

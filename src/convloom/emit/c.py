@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from convloom.dtypes import dtype_named
 from convloom.artifact import Language
+from convloom.dtypes import dtype_named
 from convloom.emit.c_family import Dialect, Printer, buffer_dtype, parameter_text, table_text
 from convloom.emit.helpers import CASTS, CONVERSIONS, HelperKind, HelperSyntax, helper_text, index_helpers
 from convloom.ir.ops import Kernel, Scope

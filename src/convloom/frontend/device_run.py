@@ -64,15 +64,20 @@ class _Buffer:
         address = self._at(GUARD_BYTES + origin)
         if self.terms.flat:
             size = buffer_size(self.terms.layout, self.shape)
-            return Tensor(address, (size,), (1,), self.terms.dtype, device)
+            return Tensor(address, (size,), (1,), self.terms.dtype, device, self._context)
         strides = tuple([constant(stride, "a run") for stride in self.terms.layout.strides])
-        return Tensor(address, self.shape, strides, self.terms.dtype, device)
+        return Tensor(address, self.shape, strides, self.terms.dtype, device, self._context)
 
     def content(self) -> NDArray[np.uint8]:
         """All bytes, the guards included."""
         image = np.empty(self.memory.nbytes, np.uint8)
         self.memory.read(image)
         return image
+
+    @property
+    def _context(self) -> Any:
+        """The context that OpenCL memory belongs to."""
+        return None if isinstance(self.memory.handle, int) else self.memory.handle.context
 
     def _at(self, offset: int) -> Any:
         """What a launch takes for a place in the memory: an address, or (OpenCL) a part of the buffer."""

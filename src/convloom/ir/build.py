@@ -23,7 +23,6 @@ from convloom.ir.ops import (
     Value,
     Write,
 )
-
 from convloom.target.instruction import Instruction
 
 

@@ -38,8 +38,8 @@ from convloom.ir.ops import (
     Write,
 )
 from convloom.ir.symbols import BLOCK_ID, thread_id
-from convloom.target.catalogue import row_named
 from convloom.ir.text import BINARY_NAMES, INDENT
+from convloom.target.catalogue import row_named
 
 _NAMED = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?(?:~(\d+))?")
 _DECLARED = re.compile(r"(\w+) ([a-z]+\d*)(?:x(\d+))?\[(\d+)\]")

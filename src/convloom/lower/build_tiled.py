@@ -14,7 +14,7 @@ from convloom.lower.multiply import Multiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
 from convloom.lower.multiply_scalar import ScalarMultiplier
 from convloom.lower.shared_layout import SharedLayout
-from convloom.plan.flat_axis import OPERAND_MASKED, tile_view
+from convloom.plan.flat_axis import MASKED_IN_FACTORS, tile_view
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, Operand, exchange
 from convloom.target.catalogue import row_named
@@ -136,7 +136,7 @@ def _loader(
     frame: Frame, operand: Operand, row_axis: str, layout: SharedLayout, origin: dict[str, Expr], loops: KLoops
 ) -> TileLoader:
     plan = frame.plan
-    view = tile_view(operand.view, frame.merged, plan.serial, OPERAND_MASKED)
+    view = tile_view(operand.view, frame.merged, plan.serial, MASKED_IN_FACTORS)
     corner = {**origin, **loops.serial, "K": loops.tile * plan.block_k}
     source = TileSource(operand.name, frame.buffers[operand.name], view, row_axis, corner, loops.symbols)
     transfer = plan.a if row_axis == "M" else plan.b

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from convloom.dtypes import DType
-from convloom.expr import Expr, all_of, simplify
+from convloom.expr import Expr, all_of, const, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Binary, BinaryOp, Convert, MultiplyAdd, Parameter, Read, Splat, Value
 from convloom.lower.frame import Frame, factor_type
-from convloom.plan.flat_axis import NONE_MASKED, RESULT_MASKED, tile_view
+from convloom.plan.flat_axis import MASKED_IN_RESULT, tile_view
 from convloom.problem.contraction import Contraction, Operand
 
 
 def store_part(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], value: Value) -> None:
     """Stores one run of columns of C; `coordinates` are those of its first number by flat axis."""
     contraction, width = frame.contraction, frame.plan.store
-    offset, mask = _place(builder, frame, contraction.c, coordinates, RESULT_MASKED)
+    offset, mask = _place(builder, frame, contraction.c, coordinates, MASKED_IN_RESULT)
     old = Read(frame.buffers[contraction.c.name], offset, width, mask)
     value = _scaled(contraction, value, old, width)
     if contraction.bias is not None:
@@ -40,7 +40,7 @@ def _factor(name: str, dtype: DType, width: int) -> Value:
 
 def _biased(builder: IrBuilder, frame: Frame, bias: Operand, coordinates: dict[str, Expr], value: Value) -> Value:
     contraction = frame.contraction
-    offset, mask = _place(builder, frame, bias, coordinates, NONE_MASKED)
+    offset, mask = _place(builder, frame, bias, coordinates)
     exact = not contraction.scaling.alpha and not contraction.scaling.beta and not bias.dtype.is_float
     sum_type = contraction.acc if exact else factor_type(contraction)
     width = frame.plan.store
@@ -55,9 +55,10 @@ def _biased(builder: IrBuilder, frame: Frame, bias: Operand, coordinates: dict[s
 
 
 def _place(
-    builder: IrBuilder, frame: Frame, operand: Operand, coordinates: dict[str, Expr], masked: frozenset[str]
-) -> tuple[Expr, Expr]:
-    """(offset, mask) of an epilogue operand at a point of C."""
+    builder: IrBuilder, frame: Frame, operand: Operand, coordinates: dict[str, Expr], masked: tuple[str, ...] = ()
+) -> tuple[Expr, Expr | None]:
+    """(offset, mask if one is needed) of an epilogue operand at a point of C."""
     view = tile_view(operand.view, frame.merged, (), masked)
     access = view.access({axis.name: coordinates[axis.name] for axis in view.axes})
-    return builder.let(f"{operand.name}_at", access.offset), simplify(all_of(*access.conditions))
+    mask = simplify(all_of(*access.conditions))
+    return builder.let(f"{operand.name}_at", access.offset), None if mask is const(1) else mask

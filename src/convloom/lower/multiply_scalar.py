@@ -42,9 +42,10 @@ class ScalarMultiplier:
             with builder.loop("i", plan.thread_m // plan.chunk_m, LoopKind.UNROLLED) as i:
                 row = interleaved(i * plan.chunk_m, frame.unit_m, plan.chunk_m, plan.units_m)
                 builder.write(left, i * plan.chunk_m, Read(a.shared, a_stage + a.layout.index(row, kk), plan.chunk_m))
-            with builder.loop("j", plan.thread_n // plan.chunk_n, LoopKind.UNROLLED) as j:
-                row = interleaved(j * plan.chunk_n, frame.unit_n, plan.chunk_n, plan.units_n)
-                builder.write(right, j * plan.chunk_n, Read(b.shared, b_stage + b.layout.index(row, kk), plan.chunk_n))
+            width = plan.chunk_n if plan.lanes == 1 else plan.lanes
+            with builder.loop("j", plan.thread_n // width, LoopKind.UNROLLED) as j:
+                row = interleaved(j * width, frame.unit_n, plan.chunk_n, plan.units_n)
+                builder.write(right, j * width, Read(b.shared, b_stage + b.layout.index(row, kk), width))
             self._outer_product(builder, left, right)
 
     def _outer_product(self, builder: IrBuilder, left: Buffer, right: Buffer) -> None:

@@ -107,7 +107,7 @@ def flat_width(
     serial: tuple[str, ...],
     axis: str,
     access_bits: int,
-    masked: frozenset[str],
+    masked: tuple[str, ...] = (),
 ) -> int:
     """Numbers along a flat axis that one access of the operand may move: contiguous, aligned, valid together."""
     return _flat_width(operand.view, merged, serial, axis, max(access_bits // operand.dtype.bits, 1), masked)
@@ -115,7 +115,7 @@ def flat_width(
 
 @lru_cache(maxsize=4096)
 def _flat_width(
-    view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], axis: str, limit: int, masked: frozenset[str]
+    view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], axis: str, limit: int, masked: tuple[str, ...]
 ) -> int:
     tiled = tile_view(view, merged, serial, masked)
     return vector_width(tiled, axis, limit) if axis in tiled.extents else 1

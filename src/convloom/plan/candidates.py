@@ -19,14 +19,13 @@ from convloom.plan.access_facts import (
     typical_value,
 )
 from convloom.plan.estimate import Workload
-from convloom.plan.flat_axis import OPERAND_MASKED
+from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_resources, store_width, transfer_for
 from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
 from convloom.target.instruction import Family
-
 
 _MATRIX_BITS = 16
 _PAIR = 2  # neighbouring columns that a lane holds of a fragment
@@ -86,7 +85,7 @@ def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[
         merged = flat_axes(contraction, m, n, order.merged, g)
         sides = ((contraction.a, "M"), (contraction.a, "K"), (contraction.b, "N"), (contraction.b, "K"))
         a_row, a_k, b_row, b_k = [
-            flat_width(operand, merged, order.serial, axis, target.access_bits, OPERAND_MASKED)
+            flat_width(operand, merged, order.serial, axis, target.access_bits, MASKED_IN_FACTORS)
             for operand, axis in sides
         ]
         yield Arrangement(

@@ -9,13 +9,6 @@ from convloom.problem.contraction import Contraction
 from convloom.view import Axis, Broadcast, PadTo, Split, Transform, View
 
 
-NONE_MASKED: frozenset[str] = frozenset()
-OPERAND_MASKED = frozenset(("K",))
-"""Of A and B: numbers beyond the end of K are zero in both, so that no NaN of one meets the other's zero."""
-RESULT_MASKED = frozenset(("M", "N"))
-"""Of C: the rest of a tile is not stored, even where C does not depend on the axis."""
-
-
 @dataclass(frozen=True, slots=True)
 class Merged:
     """A flat axis made of contraction axes, slowest first; run up to a multiple of `multiple` and masked there."""
@@ -39,18 +32,21 @@ class Merged:
         return (self.extent + (self.multiple - 1)) // self.multiple
 
 
+# Tiles run over the ends of axes: the factors must read zeros beyond the end of K, the result must be stored once.
+MASKED_IN_FACTORS = ("K",)
+MASKED_IN_RESULT = ("M", "N")
+
+
 def merged_axis(contraction: Contraction, name: str, parts: tuple[str, ...], multiple: int = 1) -> Merged:
     """The flat axis `name` over the named axes of a contraction."""
     extents = {axis.name: axis.extent for axis in contraction.axes}
     return Merged(name, parts, tuple(extents[part] for part in parts), multiple)
 
 
-def tile_view(
-    view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: frozenset[str] = NONE_MASKED
-) -> View:
+def tile_view(view: View, merged: tuple[Merged, ...], serial: tuple[str, ...], masked: tuple[str, ...] = ()) -> View:
     """The view with each merged axis in place of its parts; `serial` axes stay, those that the view lacks are dropped.
 
-    Flat axes named in `masked` are kept, for their check, even where the view has none of their parts.
+    The flat axes in `masked` are kept, for their check, even where the view has none of their parts.
     """
     own = {axis.name: axis for axis in view.axes}
     axes: list[Axis] = [own[name] for name in serial if name in own]

@@ -9,7 +9,7 @@ from math import gcd
 from convloom.artifact import Language
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
-from convloom.plan.flat_axis import NONE_MASKED, OPERAND_MASKED, RESULT_MASKED, Merged
+from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
@@ -23,6 +23,8 @@ class InfeasiblePlan:
 
     reason: str
 
+
+_MOST_LANES = 16  # of OpenCL's vectors
 
 Check = Callable[[TiledPlan, Contraction, Target], str | None]
 
@@ -83,6 +85,22 @@ def _tiles_divide(plan: TiledPlan, contraction: Contraction, target: Target) -> 
     return None
 
 
+def _powers_of_two(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    """Vectors of other lengths are no types of the languages; fragments that one thread reads at once end at 16."""
+    sizes = (
+        ("chunk_m", plan.chunk_m, _MOST_LANES),
+        ("chunk_n", plan.chunk_n // plan.lanes, _MOST_LANES),
+        ("the vector of transfer a", plan.a.vector, None),
+        ("the vector of transfer b", plan.b.vector, None),
+        ("store", plan.store, None),
+    )
+    for name, size, most in sizes:
+        if size < 1 or size & (size - 1) or (most is not None and size > most):
+            limit = "" if most is None else f" up to {most}"
+            return f"{name} must be a power of two{limit}; got {size}"
+    return None
+
+
 def _vectors_divide(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
     for name, transfer, rows in (("a", plan.a, plan.block_m), ("b", plan.b, plan.block_n)):
         length = rows if transfer.along is Along.ROW else plan.block_k
@@ -115,7 +133,7 @@ def _widths_allowed(plan: TiledPlan, contraction: Contraction, target: Target) -
     merged = flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g)
     for name, operand, transfer, row in (("a", contraction.a, plan.a, "M"), ("b", contraction.b, plan.b, "N")):
         axis = row if transfer.along is Along.ROW else "K"
-        widest = flat_width(operand, merged, plan.serial, axis, target.access_bits, OPERAND_MASKED)
+        widest = flat_width(operand, merged, plan.serial, axis, target.access_bits, MASKED_IN_FACTORS)
         if widest % transfer.vector:
             return f"transfer {name} moves {transfer.vector} numbers along {axis}; the view allows {widest}"
     widest = store_width(contraction, merged, target)
@@ -126,11 +144,11 @@ def _widths_allowed(plan: TiledPlan, contraction: Contraction, target: Target) -
 
 def store_width(contraction: Contraction, merged: tuple[Merged, ...], target: Target) -> int:
     """Numbers along n that one store of C may move; a bias along n must allow it too."""
-    from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, RESULT_MASKED)
+    from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, MASKED_IN_RESULT)
     bias = contraction.bias
     if bias is None or not _varies_along_n(bias, contraction):
         return from_c
-    return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits, NONE_MASKED))
+    return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits))
 
 
 def _varies_along_n(bias: Operand, contraction: Contraction) -> bool:
@@ -184,6 +202,7 @@ def transfer_for(row_width: int, k_width: int, prefer_k: bool, rows: int, depth:
 RULES: tuple[Check, ...] = (
     _axes_covered,
     _tiles_divide,
+    _powers_of_two,
     _vectors_divide,
     _lanes_fit,
     _phase_axes_serial,

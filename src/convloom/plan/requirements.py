@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from convloom.artifact import Language
-from convloom.expr import Expr, Truth, const, free_symbols, prove, simplify, substitute, sym
-from convloom.plan.access_facts import flat_axes
+from convloom.expr import Expr, Truth, const, prove, simplify, substitute, sym
 from convloom.plan.tiled import TiledPlan
-from convloom.problem.contraction import Contraction, Operand, exchange
+from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.view.view import flat
 
@@ -33,14 +31,14 @@ def address_symbol(name: str) -> Expr:
 
 def fits_32_bits(contraction: Contraction) -> bool:
     """False if some offset or flat index is known to leave 32 bits for every allowed size."""
-    return all(prove(condition) is not Truth.NO for condition, _ in _index_conditions(contraction))
+    return all(prove(condition) is not Truth.NO for condition, _ in _open_index_conditions(contraction))
 
 
 def plan_requirements(plan: TiledPlan, contraction: Contraction, target: Target) -> tuple[PlanRequirement, ...]:
     """The conditions that are not proved: 32-bit index math, pointer alignment of vector accesses."""
     conditions: list[tuple[Expr, str]] = []
     if plan.index_bits == 32:
-        conditions += _index_conditions(contraction)
+        conditions += _open_index_conditions(contraction)
     if target.language is not Language.C:
         conditions += _alignments(plan, exchange(contraction) if plan.swap else contraction, target)
     return tuple(
@@ -49,33 +47,41 @@ def plan_requirements(plan: TiledPlan, contraction: Contraction, target: Target)
 
 
 @lru_cache(maxsize=256)
+def _open_index_conditions(contraction: Contraction) -> tuple[tuple[Expr, str], ...]:
+    """What 32-bit index math needs and is not proved, for every phase of a family."""
+    found: dict[Expr, str] = {}
+    for condition, reason in _index_conditions(contraction):
+        if prove(condition) is Truth.YES:
+            continue
+        for phase in range(contraction.phase_count):
+            values = {parameter.symbol: parameter.values[phase] for parameter in contraction.phases}
+            found.setdefault(substitute(condition, values) if values else condition, reason)
+    return tuple(found.items())
+
+
 def _index_conditions(contraction: Contraction) -> tuple[tuple[Expr, str], ...]:
     found: list[tuple[Expr, str]] = []
     for operand in contraction.operands:
-        low, high = _offset_range(operand)
         reason = f"the kernel computes offsets into {operand.name} in 32 bits"
-        found += [(most.lt(_LIMIT - _SLACK), reason) for most in _over_phases(high, contraction)]
-        found += [(least.ge(-_LIMIT + _SLACK), reason) for least in _over_phases(low, contraction)]
-    g, m, n = (tuple(a.name for a in contraction.axes if a.kind.value == kind) for kind in "gmn")
-    flat_m, flat_n, _, flat_g = flat_axes(contraction, m, n, (), g, (1, 1, 1))
-    total = flat_g.extent * flat_m.extent * flat_n.extent
-    found.append((simplify(total).lt(_LIMIT - _SLACK), "the kernel counts elements of the result in 32 bits"))
+        found += [(condition, reason) for condition in _offset_conditions(operand)]
+    result, summed = const(1), const(1)
+    for axis in contraction.axes:
+        if axis.kind is AxisKind.K:
+            summed = summed * axis.extent
+        else:
+            result = result * axis.extent
+    found.append((simplify(result).lt(_LIMIT - _SLACK), "the kernel counts elements of the result in 32 bits"))
+    found.append((simplify(summed).lt(_LIMIT - _SLACK), "the kernel counts products of a sum in 32 bits"))
     return tuple(found)
 
 
-def _over_phases(expression: Expr, contraction: Contraction) -> Iterable[Expr]:
-    """The expression in every phase of the family, equal ones once: no phase parameter is known at a launch."""
-    if not free_symbols(expression) & {parameter.symbol for parameter in contraction.phases}:
-        return (expression,)
-    values = zip(*(parameter.values for parameter in contraction.phases), strict=True)
-    symbols = [parameter.symbol for parameter in contraction.phases]
-    return dict.fromkeys(substitute(expression, dict(zip(symbols, phase, strict=True))) for phase in values)
-
-
-def _offset_range(operand: Operand) -> tuple[Expr, Expr]:
+def _offset_conditions(operand: Operand) -> tuple[Expr, ...]:
+    """The offset range of an operand within 32 bits; never true where the range is unknown."""
     forms = flat(operand.view)
     low, high = forms.domain.range(forms.offset)
-    return (const(0) if low is None else low, const(0) if high is None else high)
+    if low is None or high is None:
+        return (const(0),)
+    return high.lt(_LIMIT - _SLACK), low.ge(-_LIMIT + _SLACK)
 
 
 def _alignments(plan: TiledPlan, contraction: Contraction, target: Target) -> list[tuple[Expr, str]]:

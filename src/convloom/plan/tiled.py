@@ -10,7 +10,6 @@ from convloom.errors import Infeasible
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
 
-
 SCALAR = "fma"
 """In place of an instruction's name: multiply-adds of single threads."""
 

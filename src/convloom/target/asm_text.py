@@ -9,7 +9,7 @@ from convloom.artifact import Language
 from convloom.errors import IllegalProblem, UnsupportedTarget
 from convloom.target.instruction import Direction, Instruction, Operand, OperandKind, Register, Space, Text, TextForm
 
-_NAME = re.compile(r"\$(\w+)")
+_NAME = re.compile(r"\$([a-z_]+)(?:#(\d+))?")  # `$name`, or `$name#1` for one register of it
 _LETTERS = {Register.B32: "r", Register.F32: "f", Register.F64: "d", Register.B64: "l"}
 _PREFIX = {Direction.OUT: "=", Direction.IN_OUT: "+", Direction.IN: ""}
 
@@ -30,7 +30,7 @@ def statement(row: Instruction, language: Language, arguments: Mapping[str, Sequ
     for operand in row.operands:
         _check_count(row, operand, arguments)
     if text.form is TextForm.STATEMENT:
-        return _NAME.sub(lambda found: ", ".join(arguments[found[1]]), text.pattern)
+        return _filled(text.pattern, arguments)
     return _assembly(row, text, arguments)
 
 
@@ -43,19 +43,26 @@ def _check_count(row: Instruction, operand: Operand, arguments: Mapping[str, Seq
 
 
 def _assembly(row: Instruction, text: Text, arguments: Mapping[str, Sequence[str]]) -> str:
-    places: dict[str, str] = {}
+    places: dict[str, list[str]] = {}
     written: list[str] = []
     read: list[str] = []
     count = 0
     for operand in sorted(row.operands, key=lambda operand: operand.direction is Direction.IN):
-        places[operand.name] = ", ".join(f"%{count + number}" for number in range(operand.registers))
+        places[operand.name] = [f"%{count + number}" for number in range(operand.registers)]
         count += operand.registers
         letter = "n" if operand.kind is OperandKind.IMMEDIATE else _LETTERS[operand.register]
         side = read if operand.direction is Direction.IN else written
         side.extend(f'"{_PREFIX[operand.direction]}{letter}"({item})' for item in arguments[operand.name])
-    body = _NAME.sub(lambda found: places[found[1]], text.pattern)
+    body = _filled(text.pattern, places)
     clobbers = ' : "memory"' if touches_memory(row) else ""
     return f'asm volatile("{body}" : {", ".join(written)} : {", ".join(read)}{clobbers});'
+
+
+def _filled(pattern: str, places: Mapping[str, Sequence[str]]) -> str:
+    def place(found: re.Match[str]) -> str:
+        return ", ".join(places[found[1]]) if found[2] is None else places[found[1]][int(found[2])]
+
+    return _NAME.sub(place, pattern)
 
 
 def touches_memory(row: Instruction) -> bool:

@@ -6,16 +6,16 @@ from functools import cache
 from types import MappingProxyType
 
 from convloom.errors import UnsupportedTarget
-from convloom.target import generic, nvidia_sm80
+from convloom.target import generic, nvidia_sm80, nvidia_sm90, nvidia_tma, nvidia_wgmma
 from convloom.target.instruction import Capability, Family, Instruction, Vendor
 
-_FILES = (generic.ROWS, nvidia_sm80.ROWS)
+_FILES = (generic.ROWS, nvidia_sm80.ROWS, nvidia_sm90.ROWS, nvidia_tma.ROWS)
 
 
 @cache
 def all_rows() -> MappingProxyType[str, Instruction]:
     """Every row by name."""
-    return MappingProxyType({row.name: row for rows in _FILES for row in rows})
+    return MappingProxyType({row.name: row for rows in (*_FILES, nvidia_wgmma.rows()) for row in rows})
 
 
 def row_named(name: str) -> Instruction:

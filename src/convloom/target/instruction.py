@@ -72,7 +72,7 @@ class OutOfBounds(Enum):
 
 
 class Completion(Enum):
-    """When the effect is there for others to see."""
+    """When the effect is there for others to see; of a COMMIT or WAIT: the kind of groups that it is about."""
 
     AT_ONCE = "at once"
     COPY_GROUP = "copy group"  # per thread: committed, then waited for

@@ -21,7 +21,12 @@ class Space(Enum):
 
     GLOBAL = "global"  # one for all
     SHARED = "shared"  # one per thread block
-    CLUSTER = "cluster"  # the shared memories of a group of blocks, one after the other (see FlatMemory.cluster_pitch)
+    CLUSTER = "cluster"  # the shared memories of a group of blocks (see CLUSTER_PITCH)
+
+
+CLUSTER_PITCH = 1 << 24
+"""Address (rank + 1) * CLUSTER_PITCH + a of the CLUSTER space is address a in the shared memory of the cluster's block
+`rank`; addresses below the pitch are those of the block itself."""
 
 
 class MemoryFault(ConvloomError, IndexError):
@@ -62,16 +67,13 @@ class Memory(Protocol):
 class FlatMemory:
     """Memory in plain arrays: global of shape (bytes,), shared of shape (*batch, bytes). MemoryFault out of bounds.
 
-    For CLUSTER the last batch axis counts the blocks of a cluster, and address block * cluster_pitch + a is address a
-    in the shared memory of that block. Overlapping stores of one instruction: the last lane's bytes stay.
+    For CLUSTER the last batch axis counts the blocks of a cluster. Overlapping stores of one instruction: the last
+    lane's bytes stay.
     """
 
     def __init__(self, global_bytes: Bytes | None = None, shared_bytes: Bytes | None = None) -> None:
         self.global_bytes = np.zeros(0, np.uint8) if global_bytes is None else global_bytes
         self.shared_bytes = np.zeros(0, np.uint8) if shared_bytes is None else shared_bytes
-
-    cluster_pitch = 1 << 24
-    """Bytes between the shared memories of neighbouring blocks in the CLUSTER space (as on sm_90)."""
 
     def load(self, space: Space, addresses: Array, nbytes: int, active: Flags | None = None) -> Bytes:
         """See `Memory`."""
@@ -99,16 +101,12 @@ class FlatMemory:
         combine: Callable[[Array, Array], Array],
         active: Flags | None = None,
     ) -> Array:
-        """See `Memory`; lane by lane, so that lanes with one address follow each other."""
-        old = np.zeros(addresses.shape, operand.dtype)
-        nbytes = operand.dtype.itemsize
-        flat, places = self._places(space, addresses, nbytes, active)
+        """See `Memory`; where addresses repeat, lane by lane in order."""
+        flat, places = self._places(space, addresses, operand.dtype.itemsize, active)
         chosen = np.ones(addresses.shape, bool) if active is None else np.broadcast_to(active, addresses.shape)
-        for position in zip(*np.nonzero(chosen), strict=True):
-            word = flat[places[position]].view(operand.dtype)
-            old[position] = word[0]
-            new = np.asarray(combine(word, operand[position][None]), operand.dtype)
-            flat[places[position]] = np.ascontiguousarray(new).view(np.uint8)
+        words, operands = places[chosen], operand[chosen]
+        old = np.zeros(addresses.shape, operand.dtype)
+        old[chosen] = _updated(flat, words, operands, combine)
         return old
 
     def _places(self, space: Space, addresses: Array, nbytes: int, active: Flags | None) -> tuple[Bytes, Array]:
@@ -134,18 +132,28 @@ class FlatMemory:
         return self._block_numbers(addresses.ndim), addresses, self.shared_bytes.shape[-1]
 
     def _in_cluster(self, addresses: Array) -> tuple[Array, Array, int]:
-        ranks, size = self.shared_bytes.reshape(-1, *self.shared_bytes.shape[-2:]).shape[1:]
+        ranks, size = self.shared_bytes.reshape(1, *self.shared_bytes.shape).shape[-2:]
         own = self._block_numbers(addresses.ndim)
-        rank = addresses // self.cluster_pitch
+        rank = np.where(addresses < CLUSTER_PITCH, own % ranks, addresses // CLUSTER_PITCH - 1)
         if ((rank < 0) | (rank >= ranks)).any():
             raise MemoryFault(
                 f"a cluster address must name one of {ranks} blocks; got {rank.max()}; check the block's number"
             )
-        return own // ranks * ranks + rank, addresses % self.cluster_pitch, size
+        return own // ranks * ranks + rank, addresses % CLUSTER_PITCH, size
 
     def _block_numbers(self, ndim: int) -> Array:
         batch = self.shared_bytes.shape[:-1]
         return np.arange(int(np.prod(batch, dtype=np.int64))).reshape(*batch, *(1,) * (ndim - len(batch)))
+
+
+def _updated(flat: Bytes, places: Array, operands: Array, combine: Callable[[Array, Array], Array]) -> Array:
+    """The old words at byte positions (n, bytes), after flat := combine(flat, operands) one after the other."""
+    if np.unique(places[:, 0]).size != len(places):
+        parts = [_updated(flat, places[i : i + 1], operands[i : i + 1], combine) for i in range(len(places))]
+        return np.concatenate(parts)
+    old = flat[places].view(operands.dtype)[:, 0]
+    flat[places] = np.ascontiguousarray(combine(old, operands))[:, None].view(np.uint8)
+    return old
 
 
 _RESOLVE: Mapping[Space, Callable[[FlatMemory, Array], tuple[Array, Array, int]]] = {

@@ -278,8 +278,9 @@ def order_row(
     operands: tuple[Operand, ...] = (),
     constraints: tuple[Constraint, ...] = (),
     lanes: int = 1,
+    group: Completion = Completion.AT_ONCE,
 ) -> Instruction:
-    """A row without effect on data: a barrier, a fence, a commit or a wait."""
+    """A row without effect on data: a barrier, a fence; a commit or a wait, for groups of the kind `group`."""
     return Instruction(
         name,
         family,
@@ -289,6 +290,7 @@ def order_row(
         ptx(text),
         no_effect,
         constraints=constraints,
+        completion=group,
         ordering=ordering,
         meaning=meaning,
     )
@@ -313,6 +315,7 @@ _ORDER_ROWS = (
         Ordering.COMMIT,
         "cp.async.commit_group;",
         "The thread's cp.async since the last commit become one group.",
+        group=Completion.COPY_GROUP,
     ),
     order_row(
         "cp.async.wait_group",
@@ -323,6 +326,7 @@ _ORDER_ROWS = (
         "The thread's own copies are visible to it, all but those of the latest `pending` groups.",
         (immediate("pending"),),
         (Constraint("pending", Rule.WITHIN, (0, 63)),),
+        group=Completion.COPY_GROUP,
     ),
     order_row(
         "bar.sync",

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from convloom.errors import InternalError
 from convloom.expr import Expr
 from convloom.ir.interpret.findings import FindingKind, Findings
-from convloom.ir.interpret.instructions import execute
 from convloom.ir.interpret.index_code import evaluate_index
+from convloom.ir.interpret.instructions import execute
 from convloom.ir.interpret.memory import (
     Bools,
     GlobalMemory,

@@ -1,0 +1,96 @@
+"""Runs generated source on the cpu device in poisoned memory, without any help of the frontend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from convloom.artifact import Access, KernelSource
+from convloom.problem.conv import Conv
+from convloom.problem.layout import Layout, plain
+from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
+from convloom.problem.reference import Arithmetic, Operands, reference, result_shape
+from convloom.runtime.device import device_named
+from convloom.runtime.interface import as_bytes
+
+GUARD = 256  # bytes in front of and behind a tensor
+POISON = 0xFF  # NaN in every float type
+
+
+@dataclass
+class Image:
+    """A tensor's storage with poison around it; `array` None: the storage is poison too."""
+
+    layout: Layout
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    memory: np.ndarray
+
+    @staticmethod
+    def of(layout: Layout, shape: tuple[int, ...], dtype: np.dtype, array: np.ndarray | None) -> Image:
+        nbytes = buffer_size(layout, shape) * dtype.itemsize
+        whole = np.full(nbytes + 2 * GUARD + 64, POISON, np.uint8)
+        start = -whole.ctypes.data % 64
+        memory = whole[start : start + nbytes + 2 * GUARD]
+        if array is not None:
+            memory[GUARD : GUARD + nbytes] = as_bytes(pack(array.astype(dtype, copy=False), layout))
+        return Image(layout, shape, dtype, memory)
+
+    @property
+    def content(self) -> np.ndarray:
+        return self.memory[GUARD : self.memory.size - GUARD].view(self.dtype)
+
+    @property
+    def address(self) -> int:
+        """Of the element of index 0."""
+        return self.memory.ctypes.data + GUARD + buffer_origin(self.layout, self.shape) * self.dtype.itemsize
+
+    def guarded(self) -> bool:
+        return bool((self.memory[:GUARD] == POISON).all() and (self.memory[-GUARD:] == POISON).all())
+
+
+def images(problem, operands: Operands) -> dict[str, Image]:
+    """The tensors of a call by name; the result is poison unless it is read."""
+    if isinstance(problem, Conv):
+        first, second, result = [(role.value, problem.spec(role)) for role in problem.roles]
+    else:
+        first, second, result = ("a", problem.a), ("b", problem.b), ("c", problem.c)
+    found = {
+        name: Image.of(spec.layout, array.shape, spec.dtype.numpy, array)
+        for (name, spec), array in ((first, operands.a), (second, operands.b))
+    }
+    if operands.bias is not None:
+        found["bias"] = Image.of(plain((1,)), operands.bias.shape, problem.bias.numpy, operands.bias)
+    name, spec = result
+    old = operands.old if operands.beta != 0 else None
+    found[name] = Image.of(spec.layout, result_shape(problem), spec.dtype.numpy, old)
+    return found
+
+
+def run(source: KernelSource, names: Mapping[str, str], problem, operands: Operands, sizes: Mapping[str, int]):
+    """The result of one call, as a logical array; an AssertionError if a byte outside of a tensor changed.
+
+    `names` gives the tensor behind each of the kernel's buffers, `sizes` the values of symbols.
+    """
+    tensors = images(problem, operands)
+    inputs = {name: image.memory.copy() for name, image in tensors.items()}
+    built = device_named("cpu").build(source)
+    addresses = [tensors[names.get(buffer.name, buffer.name)].address for buffer in source.buffers]
+    built.launch(addresses, sizes, {"alpha": operands.alpha, "beta": operands.beta})
+    for buffer in source.buffers:
+        name = names.get(buffer.name, buffer.name)
+        assert tensors[name].guarded(), f"memory around {name} was written"
+        written = buffer.access is not Access.READ
+        assert written or np.array_equal(tensors[name].memory, inputs[name]), f"input {name} was written"
+    name = next(names.get(buffer.name, buffer.name) for buffer in source.buffers if buffer.access is not Access.READ)
+    result, old = tensors[name], inputs[name][GUARD:-GUARD].view(tensors[name].dtype)
+    gaps = pack(np.zeros(result.shape, bool), result.layout, fill=True)
+    assert np.array_equal(as_bytes(result.content[gaps]), as_bytes(old[gaps])), "a gap of the result was written"
+    return unpack(result.content, result.layout, result.shape)
+
+
+def exact_reference(problem, operands: Operands):
+    """The exact result before it is rounded to the output's type."""
+    return reference(problem, operands, Arithmetic.EXACT)
