@@ -19,6 +19,7 @@ class Language(Enum):
     C = "c"
     OPENCL = "opencl"
     CUDA = "cuda"
+    IR = "ir"  # the text form of the IR, for the interpreter
 
 
 class Access(Enum):

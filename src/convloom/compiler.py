@@ -16,6 +16,7 @@ from convloom.expr import Expr, free_symbols, to_text
 from convloom.ir.ops import Kernel, LaunchScalar
 from convloom.ir.rewrite import statement_expressions, statements_in
 from convloom.ir.shared_space import shared_bytes
+from convloom.ir.text import kernel_text
 from convloom.ir.verify import bound_symbols
 from convloom.lower.build_tiled import build_tiled
 from convloom.lower.instrument import observe
@@ -37,6 +38,7 @@ _PRINTERS: dict[Language, Callable[[Kernel], str]] = {
     Language.C: print_c,
     Language.OPENCL: print_opencl,
     Language.CUDA: print_cuda,
+    Language.IR: kernel_text,
 }
 
 

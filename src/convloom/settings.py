@@ -27,6 +27,9 @@ _SIZE_UNITS = {
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
+INTERPRET_CHECKS = frozenset(("races", "known", "overflow"))
+
+
 def _default_cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     return (Path(base) if base else Path.home() / ".cache") / "convloom"
@@ -60,6 +63,8 @@ class Settings:
     nvrtc: Path | None = field(default_factory=_no_path)
     verify: bool = False
     threads: int = field(default_factory=_default_threads)
+    interpret_threads: int = 1 << 14
+    interpret_checks: frozenset[str] = INTERPRET_CHECKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,14 @@ def _switch(text: str) -> bool:
     return text == "1"
 
 
+def _checks(text: str) -> frozenset[str]:
+    """The named checks; `none` stands for no check."""
+    names = frozenset(() if text == "none" else text.split(","))
+    if not names <= INTERPRET_CHECKS:
+        raise ValueError(text)
+    return names
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
@@ -129,6 +142,14 @@ KNOBS = (
     Knob("CONVLOOM_NVRTC", "nvrtc", _parse_path, "the path of libnvrtc", "searched", "NVIDIA's run-time compiler"),
     Knob("CONVLOOM_VERIFY", "verify", _switch, "0 or 1", "0", "check the rules of the IR after every pass"),
     Knob("CONVLOOM_THREADS", "threads", _integer(1, 4096), "1 to 4096", "CPUs", "threads of the cpu device"),
+    Knob(
+        "CONVLOOM_INTERPRET_THREADS", "interpret_threads", _integer(1, 1 << 24), "1 to 16777216", "16384",
+        "GPU threads that the interpret device advances together",
+    ),
+    Knob(
+        "CONVLOOM_INTERPRET_CHECKS", "interpret_checks", _checks, "some of races,known,overflow, or none", "all",
+        "what the interpret device checks beside bounds",
+    ),
 )  # fmt: skip
 
 

@@ -16,8 +16,18 @@ def own_cache(tmp_path_factory):
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def device(request):
     """The name of a device that is here."""
+    return _present(request.param)
+
+
+@pytest.fixture(params=["cpu", *[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("cuda", "opencl")]])
+def any_device(request):
+    """The same with OpenCL, whose runtime on a processor is slow to build kernels: for few cases."""
+    return _present(request.param)
+
+
+def _present(name):
     try:
-        device_named(request.param)
+        device_named(name)
     except UnsupportedTarget as error:
         pytest.skip(str(error))
-    return request.param
+    return name

@@ -76,6 +76,11 @@ def test_a_product_reads_nothing_outside_its_operands(case):
 ALN_10 = ConvCase("ALN-10", Op.CONV, 1, 1, 1, (4, 4), (3, 3), (4, 4), padding=1)
 
 
+@pytest.mark.parametrize("case", [ALN_10], ids=str)
+def test_poison_around_an_image(case, any_device):
+    check(case, any_device)
+
+
 @pytest.mark.parametrize("poison", [0xFF, 0x7F, 0x00], ids=["ALN-10-nan", "ALN-10-large", "ALN-10-zero"])
 def test_ones_are_counted_whatever_lies_around(poison):
     x, w = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)

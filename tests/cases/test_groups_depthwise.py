@@ -15,7 +15,7 @@ HALVES = ("f16", "f16", "f16")
 GRP_08 = ConvCase("GRP-08", Op.CONV, 2, 64, 64, (32, 32), (3, 3), (32, 32), padding=1, groups=4, types=HALVES)
 GRP_12 = ConvCase("GRP-12", Op.CONV, 1, 16, 2, (3, 3), (3, 3), (1, 1), groups=2, types=("s8", "s8", "s32"))
 GRADIENTS = [
-    ConvCase(f"GRP-03-groups-{groups}", Op.WEIGHT_GRAD, 3, 6, k, (8, 9), (3, 3), (8, 9), padding=1, groups=groups)
+    ConvCase(f"GRP-03-{groups}-groups-{k}", Op.WEIGHT_GRAD, 3, 6, k, (8, 9), (3, 3), (8, 9), padding=1, groups=groups)
     for groups, k in ((1, 4), (2, 4), (6, 6), (6, 12))
 ]
 
@@ -37,6 +37,11 @@ TABLE = [
 @pytest.mark.parametrize("case", TABLE, ids=str)
 def test_table(case, device):
     check(case, device)
+
+
+@pytest.mark.parametrize("case", [GRADIENTS[2]], ids=str)
+def test_a_depthwise_weight_gradient_has_fewer_elements_than_a_thread_group(case, any_device):
+    check(case, any_device)
 
 
 @pytest.mark.parametrize("case", ["GRP-01"])

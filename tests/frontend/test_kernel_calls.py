@@ -63,7 +63,7 @@ def test_a_dim_is_a_symbol_with_its_facts():
     assert dim("n", max=100).facts.hi == 100
 
 
-@pytest.mark.parametrize("name", ["bid", "tid", "k_tile", "n", "oc", "tile_m", "s0", "phase", "m0", "k0_k"])
+@pytest.mark.parametrize("name", ["bid", "tid", "k_tile", "n", "oc", "tile_m", "arg0", "phase", "m0", "k0_k"])
 def test_names_that_kernels_use_themselves(name):
     """A dim is no loop variable, thread number or axis, even if it has the name and facts of one."""
     size = dim(name, min=0)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from convloom.errors import IllegalType
 from convloom.frontend.device_target import target_for
+from convloom.frontend.interpret_device import InterpretDevice
+from convloom.frontend.interpret_kernel import InterpretKernel
 from convloom.frontend.kernel import Kernel
 from convloom.problem.conv import Conv
 from convloom.problem.gemm import Gemm
@@ -40,4 +42,5 @@ def compile(problem: Problem, device: str | Device = "cpu", plan: str | None = N
 
 
 def _make(key: _Key) -> Kernel:
-    return Kernel(key.problem, key.device, key.target, key.plan)
+    kind = InterpretKernel if isinstance(key.device, InterpretDevice) else Kernel
+    return kind(key.problem, key.device, key.target, key.plan)

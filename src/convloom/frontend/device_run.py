@@ -46,6 +46,7 @@ class _Buffer:
             packed = pack(array.astype(terms.dtype.numpy, copy=False), terms.layout)
             image[GUARD_BYTES : GUARD_BYTES + self.nbytes] = as_bytes(packed)
         self.memory.write(image)
+        self.memory.declare(GUARD_BYTES, GUARD_BYTES + self.nbytes, known=array is not None)
 
     def __enter__(self) -> _Buffer:
         return self

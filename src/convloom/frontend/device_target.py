@@ -8,11 +8,12 @@ from functools import cache
 
 from convloom import settings
 from convloom.errors import UnsupportedTarget
+from convloom.frontend.interpret_device import InterpretDevice
 from convloom.runtime.cpu import CpuDevice
 from convloom.runtime.cuda import CudaDevice
 from convloom.runtime.interface import Device
 from convloom.runtime.opencl import OpenClDevice
-from convloom.target.arch import CPU, OPENCL, Target, target_named
+from convloom.target.arch import CPU, INTERPRET, OPENCL, Target, target_named
 
 # Vector width in bits by the flag that /proc/cpuinfo shows; the first that is there counts.
 _WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256))
@@ -27,8 +28,11 @@ def target_for(device: Device) -> Target:
         return _cuda_target(device)
     if isinstance(device, OpenClDevice):
         return _opencl_target(device)
+    if isinstance(device, InterpretDevice):
+        return INTERPRET
     raise UnsupportedTarget(
-        f"a device must be cpu, cuda or opencl; got {device.name} ({type(device).__name__}); use device_named(..)"
+        f"a device must be cpu, cuda, opencl or interpret; got {device.name} ({type(device).__name__}); "
+        "use device_named(..)"
     )
 
 

@@ -207,7 +207,7 @@ class Kernel:
         return self if needed == allowed else self._siblings.get(needed, self._sibling)
 
     def _sibling(self, scaling: Scaling) -> Kernel:
-        return Kernel(replace(self.problem, scaling=scaling), self.device, self.target, self._given)
+        return type(self)(replace(self.problem, scaling=scaling), self.device, self.target, self._given)
 
     # --- arrays -----------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class _Reader:
 
     def _header(self) -> None:
         readers: dict[str, Callable[[str], None]] = {
-            "size": lambda rest: self._bind(self._symbol(rest)),
+            "size": self._size,
             "buffer": lambda rest: self._parameter(rest, written=False),
             "result": lambda rest: self._parameter(rest, written=True),
             "table": self._table,
@@ -105,6 +105,9 @@ class _Reader:
     def _bind(self, symbol: Expr) -> Expr:
         self.names[symbol.name] = symbol
         return symbol
+
+    def _size(self, rest: str) -> None:
+        self._bind(self._symbol(rest))
 
     def _symbol(self, text: str) -> Expr:
         match = _NAMED.fullmatch(text)
@@ -159,7 +162,7 @@ class _Reader:
             raise self._wrong(f"one of {', '.join(_STATEMENTS)}")
         return reader(self, rest, depth)
 
-    def _let(self, rest: str, _: int) -> Statement:
+    def let(self, rest: str, depth: int) -> Statement:
         self.place += 1
         name, _, value = rest.partition(" = ")
         symbol = self._symbol(name)
@@ -169,7 +172,7 @@ class _Reader:
             raise IllegalProblem(f"a name is bound to an index or a read; got {value!r}; correct it")
         return Let(symbol, bound)
 
-    def _allocate(self, rest: str, _: int) -> Statement:
+    def allocate(self, rest: str, depth: int) -> Statement:
         scope = Scope(self._peek().split(" ", 1)[0])
         self.place += 1
         match = _DECLARED.fullmatch(rest)
@@ -180,7 +183,7 @@ class _Reader:
         self.buffers[name] = buffer
         return Allocate(buffer)
 
-    def _write(self, rest: str, _: int) -> Statement:
+    def write(self, rest: str, depth: int) -> Statement:
         match = _WRITE.fullmatch(f"write {rest}")
         if match is None:
             raise self._wrong("write buffer[index] = value if mask")
@@ -194,7 +197,7 @@ class _Reader:
             self._expression(mask) if value else None,
         )
 
-    def _for(self, rest: str, depth: int) -> Statement:
+    def loop(self, rest: str, depth: int) -> Statement:
         match = _FOR.fullmatch(f"for {rest}")
         if match is None:
             raise self._wrong("for name[lowest,highest] < extent kind")
@@ -203,11 +206,11 @@ class _Reader:
         variable = self._bind(self._symbol(match[1]))
         return For(variable, extent, self._body(depth + 1), LoopKind(match[3]))
 
-    def _when(self, rest: str, depth: int) -> Statement:
+    def when(self, rest: str, depth: int) -> Statement:
         self.place += 1
         return If(self._expression(rest), self._body(depth + 1))
 
-    def _instruct(self, rest: str, _: int) -> Statement:
+    def instruct(self, rest: str, depth: int) -> Statement:
         self.place += 1
         name, _, arguments = rest.partition(" (")
         call = ast.parse(f"f({arguments}", mode="eval").body
@@ -223,11 +226,11 @@ class _Reader:
         buffer, index = self.buffers[ast.unparse(node.args[0])], self._index(node, 1)
         return Address(buffer, index) if name == "address" else Registers(buffer, index, _integer(node.args[2]))
 
-    def _barrier(self, _: str, __: int) -> Statement:
+    def barrier(self, rest: str, depth: int) -> Statement:
         self.place += 1
         return Barrier()
 
-    def _comment(self, rest: str, _: int) -> Statement:
+    def comment(self, rest: str, depth: int) -> Statement:
         self.place += 1
         return Comment(rest)
 
@@ -243,23 +246,23 @@ class _Reader:
             raise IllegalProblem(f"a value is written as nested calls; got {text!r}; correct it") from None
         if _called(node) == "index":
             return self._index(node, 0)
-        return self._value(node)
+        return self.value(node)
 
     def _index(self, call: ast.expr, place: int) -> Expr:
         assert isinstance(call, ast.Call)
         return self._expression(ast.unparse(call.args[place]))
 
-    def _value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> Value:
         name = _called(node)
-        if not isinstance(node, ast.Call) or name not in _VALUES and name not in _OPERATIONS:
+        if not isinstance(node, ast.Call) or (name not in _VALUES and name not in _OPERATIONS):
             raise IllegalProblem(
                 f"a value is one of {', '.join((*_VALUES, *_OPERATIONS))}; got {ast.unparse(node)!r}; correct it"
             )
         if name in _OPERATIONS:
-            return Binary(_OPERATIONS[name], self._value(node.args[0]), self._value(node.args[1]))
+            return Binary(_OPERATIONS[name], self.value(node.args[0]), self.value(node.args[1]))
         return _VALUES[name](self, node)
 
-    def _read(self, call: ast.Call) -> Value:
+    def read_value(self, call: ast.Call) -> Value:
         mask = self._expression(ast.unparse(call.keywords[0].value)) if call.keywords else None
         return Read(self.buffers[ast.unparse(call.args[0])], self._index(call, 1), _integer(call.args[2]), mask)
 
@@ -277,23 +280,23 @@ def _dtype(node: ast.expr) -> DType:
 
 
 _STATEMENTS: dict[str, Callable[[_Reader, str, int], Statement]] = {
-    "let": _Reader._let,
-    "shared": _Reader._allocate,
-    "register": _Reader._allocate,
-    "write": _Reader._write,
-    "for": _Reader._for,
-    "when": _Reader._when,
-    "do": _Reader._instruct,
-    "barrier": _Reader._barrier,
-    "#": _Reader._comment,
+    "let": _Reader.let,
+    "shared": _Reader.allocate,
+    "register": _Reader.allocate,
+    "write": _Reader.write,
+    "for": _Reader.loop,
+    "when": _Reader.when,
+    "do": _Reader.instruct,
+    "barrier": _Reader.barrier,
+    "#": _Reader.comment,
 }
 _VALUES: dict[str, Callable[[_Reader, ast.Call], Value]] = {
     "const": lambda reader, call: Constant(
         float(ast.unparse(call.args[0])), _dtype(call.args[1]), _integer(call.args[2])
     ),
     "parameter": lambda reader, call: Parameter(ast.unparse(call.args[0]), _dtype(call.args[1])),
-    "read": _Reader._read,
-    "convert": lambda reader, call: Convert(reader._value(call.args[0]), _dtype(call.args[1])),
-    "splat": lambda reader, call: Splat(reader._value(call.args[0]), _integer(call.args[1])),
-    "mad": lambda reader, call: MultiplyAdd(*(reader._value(argument) for argument in call.args)),
+    "read": _Reader.read_value,
+    "convert": lambda reader, call: Convert(reader.value(call.args[0]), _dtype(call.args[1])),
+    "splat": lambda reader, call: Splat(reader.value(call.args[0]), _integer(call.args[1])),
+    "mad": lambda reader, call: MultiplyAdd(*(reader.value(argument) for argument in call.args)),
 }

@@ -151,10 +151,21 @@ def _map_statement_buffers(statement: Statement, place: Place) -> Statement:
             buffer, index = place(statement.buffer, statement.index)
             value = statement.value if isinstance(statement.value, Expr) else _moved(statement.value, place)
             return replace(statement, buffer=buffer, index=index, value=value)
+        case Instruct():
+            return replace(
+                statement, arguments=tuple((name, _placed(item, place)) for name, item in statement.arguments)
+            )
         case For() | If():
             return replace(statement, body=map_buffers(statement.body, place))
         case _:
             return statement
+
+
+def _placed(item: Argument, place: Place) -> Argument:
+    if isinstance(item, Expr):
+        return item
+    buffer, index = place(item.buffer, item.index)
+    return replace(item, buffer=buffer, index=index)
 
 
 def _moved(value: Value, place: Place) -> Value:

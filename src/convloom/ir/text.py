@@ -6,15 +6,16 @@
       size n[1,]%16
       buffer a f32
       result c f32
-      scalar s0[0,] index = n // 16
+      scalar arg0[0,] index = n // 16
       blocks n // 16
-      let tile_m[0,] = bid % s0
+      let tile_m[0,] = bid % arg0
       register acc f32x4[8]
       for i[0,1] < 2 unrolled
         write acc[i * 4] = const(0.0, f32, 4)
 
-Names carry their facts where they are bound: [lowest, highest]%divisor. Values are calls: read(buffer, index, lanes, if=mask),
-convert(value, type), splat(value, lanes), add, mul, mad(left, right, addend), const(number, type, lanes), parameter(name, type).
+Names carry their facts where they are bound: [lowest, highest]%divisor. Values are calls: read(buffer, index, lanes,
+if_=mask), convert(value, type), splat(value, lanes), add, mul, mad(left, right, addend), const(number, type, lanes),
+parameter(name, type).
 """
 
 from __future__ import annotations

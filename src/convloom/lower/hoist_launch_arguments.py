@@ -13,7 +13,7 @@ from convloom.ir.rewrite import map_statements
 def hoist_launch_arguments(kernel: Kernel, problem_symbols: frozenset[Expr]) -> Kernel:
     """Replaces every maximal sub-expression over problem symbols by a launch argument.
 
-    before:  x = bid % ((n + 63) // 64)        after:  x = bid % s0, launch argument s0 = (n + 63) // 64
+    before:  x = bid % ((n + 63) // 64)        after:  x = bid % arg0, launch argument arg0 = (n + 63) // 64
     ensures: the body mentions no problem symbol.
     """
     if not problem_symbols:
@@ -58,7 +58,7 @@ class _Hoister:
 
     def _argument(self, expression: Expr) -> Expr:
         limits = bounds(expression)
-        argument = sym(f"s{len(self.scalars)}", divisor=max(divisor(expression), 1), lo=limits.lo, hi=limits.hi)
+        argument = sym(f"arg{len(self.scalars)}", divisor=max(divisor(expression), 1), lo=limits.lo, hi=limits.hi)
         self.scalars[expression] = LaunchScalar(argument.name, expression, None)
         return argument
 

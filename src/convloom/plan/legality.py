@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from convloom.artifact import Language
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
@@ -163,11 +162,8 @@ def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str
 def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
     row = plan.instruction
     if row is None:
-        return (
-            None
-            if plan.stages == 1 or target.language is Language.CUDA
-            else f"{target.name} has no asynchronous copies"
-        )
+        copies = rows_for(target.arch, Family.ASYNC_COPY)
+        return None if plan.stages == 1 or copies else f"{target.name} has no asynchronous copies"
     if row not in rows_for(target.arch, Family.MATRIX_MULTIPLY):
         return f"{target.name} has no instruction {row.name}"
     types = tuple(row.fragment(name).dtype for name in "abd")

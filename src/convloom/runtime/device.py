@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from convloom.errors import UnsupportedTarget
 from convloom.runtime import cuda, opencl
 from convloom.runtime.build_once import BuildOnce
@@ -10,6 +12,12 @@ from convloom.runtime.interface import Description, Device
 
 _RULE = "a device must be cpu, cuda, cuda:N, opencl or opencl:PART_OF_A_PLATFORM_NAME"
 _devices: BuildOnce[str, Device] = BuildOnce()
+_added: dict[str, Callable[[], Device]] = {}
+
+
+def add_device(name: str, make: Callable[[], Device]) -> None:
+    """Makes a device of another layer known under a name."""
+    _added[name] = make
 
 
 def device_named(name: str) -> Device:
@@ -28,9 +36,13 @@ def _open(name: str) -> Device:
         return cuda.CudaDevice(int(detail))
     if kind == "opencl" and (detail or not separator):
         return opencl.open_device(name, detail)
-    raise UnsupportedTarget(f"{_RULE}; got {name!r}; use one of these")
+    if name in _added:
+        return _added[name]()
+    rule = ", ".join((_RULE, *_added))
+    raise UnsupportedTarget(f"{rule}; got {name!r}; use one of these")
 
 
 def describe_devices() -> list[Description]:
     """Every device that convloom knows, found or missing; the remedy is the command that would add a missing one."""
-    return [device_named("cpu").describe(), *cuda.describe_all(), *opencl.describe_all()]
+    own = [device_named("cpu").describe(), *cuda.describe_all(), *opencl.describe_all()]
+    return [*own, *(device_named(name).describe() for name in _added)]

@@ -66,6 +66,12 @@ class DeviceMemory(ABC):
     def free(self) -> None:
         """Gives the memory back; allowed twice."""
 
+    def declare(self, begin: int, end: int, *, known: bool) -> None:  # noqa: B027 - optional by design
+        """Says that kernels may touch the bytes [begin, end) only, and whether these hold data already.
+
+        Nothing by default: only a device that checks accesses can use it. A copy to the memory makes all bytes known.
+        """
+
     def __enter__(self) -> DeviceMemory:
         """The memory itself."""
         return self

@@ -111,7 +111,10 @@ SM_90A = replace(
     bandwidth_gbs=4300.0,
 )
 
-TARGETS = {target.name: target for target in (CPU, OPENCL, SM_80, SM_90A)}
+# Runs nowhere: kernels are executed by the IR's interpreter, planned as for an NVIDIA GPU.
+INTERPRET = replace(SM_80, name="interpret", language=Language.IR, arch="interpret")
+
+TARGETS = {target.name: target for target in (CPU, OPENCL, SM_80, SM_90A, INTERPRET)}
 
 
 def target_named(name: str) -> Target:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from convloom.ir.interpret.findings import Finding, FindingKind, Findings
-from convloom.ir.interpret.machine import Options, Outcome, interpret
+from convloom.ir.interpret.findings import Finding, FindingKind, Findings, Place
+from convloom.ir.interpret.machine import Outcome, interpret
 from convloom.ir.interpret.memory import GlobalMemory
+from convloom.ir.interpret.options import Options
 
-__all__ = ["Finding", "FindingKind", "Findings", "GlobalMemory", "Options", "Outcome", "interpret"]
+__all__ = ["Finding", "FindingKind", "Findings", "GlobalMemory", "Options", "Outcome", "Place", "interpret"]

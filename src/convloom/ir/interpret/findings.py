@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -19,23 +20,33 @@ class FindingKind(Enum):
     RACE = "data race"
     DIVERGENT_BARRIER = "barrier not reached by all threads"
     OVERFLOW = "overflow of 32-bit index math"
+    DIVISION = "division by zero in index math"
     MISALIGNED = "misaligned vector access"
+    BROKEN_FACT = "value outside the facts of its name"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A statement: its path in the kernel (numbers of the enclosing bodies' statements) and its text."""
+
+    path: str
+    statement: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault: kind, the statement's path in the kernel and its text, the buffer, and examples (block, thread, index)."""
+    """A fault: kind, place, what was accessed, examples (block, thread, index), and how often it happened."""
 
     kind: FindingKind
-    path: str
-    statement: str
+    place: Place
     subject: str
     examples: tuple[tuple[int, int, int], ...]
     count: int
 
     def __str__(self) -> str:
         shown = ", ".join(f"block {block} thread {thread} index {index}" for block, thread, index in self.examples)
-        return f"{self.kind.value}: {self.subject} at {self.path}: {self.statement} ({self.count} times: {shown})"
+        place = f"{self.place.path}: {self.place.statement}"
+        return f"{self.kind.value}: {self.subject} at {place} ({self.count} times: {shown})"
 
 
 @dataclass(slots=True)
@@ -46,30 +57,32 @@ class Findings:
         default_factory=dict[tuple[FindingKind, str, str], Finding]
     )
 
-    def __iter__(self):  # noqa: ANN204 - the element type is plain from the next line
+    def __iter__(self) -> Iterator[Finding]:
         return iter(self._by_place.values())
 
     def __len__(self) -> int:
         return len(self._by_place)
 
+    def kinds(self) -> frozenset[FindingKind]:
+        """The kinds of faults found."""
+        return frozenset(finding.kind for finding in self)
+
     def add(
         self,
         kind: FindingKind,
-        place: tuple[str, str],
+        place: Place,
         subject: str,
         blocks: NDArray[np.int64],
         threads: NDArray[np.int64],
         indices: NDArray[np.int64],
     ) -> None:
-        """Records the events of equal-length arrays; `place` is (path, statement text)."""
+        """Records the events of three arrays of equal length."""
         if not blocks.size:
             return
-        path, statement = place
-        known = self._by_place.get((kind, path, subject))
-        before = 0 if known is None else known.count
-        examples = tuple(
-            (int(block), int(thread), int(index))
-            for block, thread, index in zip(blocks[:_KEPT], threads[:_KEPT], indices[:_KEPT], strict=True)
-        )
-        kept = examples if known is None else known.examples
-        self._by_place[kind, path, subject] = Finding(kind, path, statement, subject, kept, before + int(blocks.size))
+        known = self._by_place.get((kind, place.path, subject))
+        if known is None:
+            kept = zip(blocks[:_KEPT].tolist(), threads[:_KEPT].tolist(), indices[:_KEPT].tolist(), strict=True)
+            found = Finding(kind, place, subject, tuple(kept), int(blocks.size))
+        else:
+            found = Finding(kind, place, subject, known.examples, known.count + int(blocks.size))
+        self._by_place[kind, place.path, subject] = found

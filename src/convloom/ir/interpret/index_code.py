@@ -1,71 +1,82 @@
-"""Index expressions as compiled Python over NumPy arrays, with or without a check of every intermediate value."""
+"""Index expressions as compiled Python over ints and NumPy arrays, with hooks where index math can go wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from convloom.errors import InternalError
-from convloom.expr import Expr, Op
+from convloom.expr import Expr, Op, bounds
 
-_INFIX = {
-    Op.FLOORDIV: "//",
-    Op.MOD: "%",
-    Op.LT: "<",
-    Op.LE: "<=",
-    Op.EQ: "==",
-    Op.NE: "!=",
-}
+INT32 = range(-(2**31), 2**31)
+
+_INFIX = {Op.LT: "<", Op.LE: "<=", Op.EQ: "==", Op.NE: "!="}
+_LOW32 = 0xFFFF_FFFF
+_LOW64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
-def _same(value: Any) -> Any:
-    return value
+class IndexMath:
+    """Evaluates expressions; `watch` sees (and returns) sums and products that may leave 32 bits.
 
+    One whose bounds follow from the facts of its names is not watched: whoever binds a name checks its facts.
+    `check_divisor` sees every divisor that is not a constant.
+    """
 
-def evaluate_index(expression: Expr, names: Mapping[str, Any], watch: Callable[[Any], Any] | None = None) -> Any:
-    """The value over ints and int64 arrays; `watch` sees (and returns) every sum and product."""
-    if expression.op is Op.CONST:
-        return expression.value
-    if expression.op is Op.SYM:
-        return names[expression.name]
-    table = _WATCHED if watch is not None else _PLAIN
-    return eval(_code(expression), {**table, "_watch": watch or _same}, names)
+    def __init__(self, watch: Callable[[Any], Any] | None, check_divisor: Callable[[Any], Any]) -> None:
+        self._watched = watch is not None
+        self._globals: dict[str, Any] = {
+            "_minimum": np.minimum,
+            "_maximum": np.maximum,
+            "_select": _select,
+            "_fast_div": _fast_div,
+            "_watch": watch,
+            "_nonzero": check_divisor,
+            "__builtins__": {},
+        }
+
+    def evaluate(self, expression: Expr, names: Mapping[str, Any]) -> Any:
+        """The value: an int, or an array where a name of the expression stands for one."""
+        if expression.op is Op.CONST:
+            return expression.value
+        if expression.op is Op.SYM:
+            return names[expression.name]
+        return eval(_code(expression, self._watched), self._globals, names)
 
 
 def _select(condition: Any, yes: Any, no: Any) -> Any:
-    if isinstance(condition, np.ndarray):
-        return np.where(condition, yes, no)
-    return yes if condition else no
+    if isinstance(condition, int):
+        return yes if condition else no
+    return cast("Any", np.where(np.asarray(condition), yes, no))
 
 
-_PLAIN: dict[str, Any] = {
-    "_minimum": np.minimum,
-    "_maximum": np.maximum,
-    "_select": _select,
-    "__builtins__": {},
-}
-_WATCHED = _PLAIN
+def _fast_div(x: Any, multiplier: int, shift: int) -> Any:
+    """As the printed helper: x as 32 unsigned bits, the product in 64."""
+    if isinstance(x, np.ndarray):
+        low = (x & _LOW32).astype(np.uint64)
+        return ((low * np.uint64(multiplier)) >> np.uint64(shift)).astype(np.int64)
+    return (((x & _LOW32) * multiplier) & _LOW64) >> shift
 
 
 @lru_cache(maxsize=1 << 16)
-def _code(expression: Expr) -> CodeType:
-    return compile(_text(expression), "<index>", "eval")
+def _code(expression: Expr, watched: bool) -> CodeType:
+    return compile(_text(expression, watched), "<index>", "eval")
 
 
-def _text(expression: Expr) -> str:
-    """Python text; every sum and product passes through `_watch`."""
+def _text(expression: Expr, watched: bool) -> str:
+    """Python text of an expression."""
     if expression.op is Op.CONST:
         return f"({expression.value})"
     if expression.op is Op.SYM:
         return expression.name
-    args = [_text(argument) for argument in expression.args]
+    args = [_text(argument, watched) for argument in expression.args]
     match expression.op:
         case Op.ADD | Op.MUL:
-            return f"_watch({(' + ' if expression.op is Op.ADD else ' * ').join(args)})"
+            text = f"({(' + ' if expression.op is Op.ADD else ' * ').join(args)})"
+            return f"_watch{text}" if watched and not _fits(expression) else text
         case Op.AND | Op.OR:
             return "(" + (" & " if expression.op is Op.AND else " | ").join(f"({text} != 0)" for text in args) + ")"
         case Op.NOT:
@@ -73,15 +84,30 @@ def _text(expression: Expr) -> str:
         case Op.SELECT:
             return f"_select({', '.join(args)})"
         case Op.MIN | Op.MAX:
-            name = "_minimum" if expression.op is Op.MIN else "_maximum"
-            text = args[-1]
-            for arg in reversed(args[:-1]):
-                text = f"{name}({arg}, {text})"
-            return text
+            return _extreme("_minimum" if expression.op is Op.MIN else "_maximum", args)
         case Op.FAST_DIV:
-            return f"(({args[0]} * {args[1]}) >> {args[2]})"
+            return f"_fast_div({', '.join(args)})"
+        case Op.FLOORDIV | Op.MOD:
+            divisor = args[1] if expression.args[1].is_const else f"_nonzero({args[1]})"
+            return f"({args[0]} {'//' if expression.op is Op.FLOORDIV else '%'} {divisor})"
         case _:
-            symbol = _INFIX.get(expression.op)
-            if symbol is None:
-                raise InternalError(f"kernels hold no {expression.op.name}; in {expression!r}; report this")
-            return f"({args[0]} {symbol} {args[1]})"
+            return _compared(expression, args)
+
+
+def _compared(expression: Expr, args: list[str]) -> str:
+    symbol = _INFIX.get(expression.op)
+    if symbol is None:
+        raise InternalError(f"kernels hold no {expression.op.name}; in {expression!r}; report this")
+    return f"({args[0]} {symbol} {args[1]})"
+
+
+def _fits(expression: Expr) -> bool:
+    limits = bounds(expression)
+    return limits.lo in INT32 and limits.hi in INT32
+
+
+def _extreme(name: str, args: list[str]) -> str:
+    text = args[-1]
+    for argument in reversed(args[:-1]):
+        text = f"{name}({argument}, {text})"
+    return text

@@ -1,4 +1,7 @@
-"""Memories of the interpreter: values, who wrote what, and the logs from which races are found."""
+"""Memories of the interpreter: values, which of them are known, and who accessed them since the last barrier.
+
+Arrays have the number in memory as their first axis. Shared memory adds the block, registers the thread and the block.
+"""
 
 from __future__ import annotations
 
@@ -12,83 +15,128 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+NOBODY = -1
+SEVERAL = -2
+
+
+@dataclass(slots=True)
+class Owners:
+    """Per element: the thread that wrote it last, and the thread that read it (NOBODY, or SEVERAL of them)."""
+
+    writer: Ints
+    reader: Ints
+
+    @staticmethod
+    def of_size(size: int) -> Owners:
+        """Nobody touched any of `size` elements."""
+        return Owners(np.full(size, NOBODY, np.int64), np.full(size, NOBODY, np.int64))
+
+    def clear(self, part: Any = slice(None)) -> None:
+        """Forgets all accesses, or those to a part."""
+        self.writer[part] = NOBODY
+        self.reader[part] = NOBODY
+
+    def read(self, places: Ints, threads: Ints) -> Bools:
+        """Notes reads (places and threads of one shape); True where another thread wrote the element."""
+        before = self.reader[places]
+        self.reader[places] = np.where((before == NOBODY) | (before == threads), threads, SEVERAL)
+        after = self.reader[places]
+        self.reader[places[(after != threads)]] = SEVERAL
+        writer = self.writer[places]
+        return (writer != NOBODY) & (writer != threads)
+
+    def write(self, places: Ints, threads: Ints) -> Bools:
+        """Notes writes; True where another thread wrote or read the element, also in the same statement."""
+        writer, reader = self.writer[places], self.reader[places]
+        conflict = ((writer != NOBODY) & (writer != threads)) | ((reader != NOBODY) & (reader != threads))
+        self.writer[places] = threads
+        conflict |= self.writer[places] != threads
+        return conflict
+
 
 @dataclass(slots=True)
 class GlobalMemory:
-    """A kernel parameter: flat values whose index 0 lies at `origin`; `known` marks what holds meaningful data."""
+    """A kernel parameter: flat values whose index 0 lies at `origin`, at the byte address `address`.
+
+    `known` marks what holds meaningful data (None: everything); only the `allowed` range of positions may be touched.
+    """
 
     values: Array
     origin: int = 0
-    known: Bools | None = None  # None: everything
-    writer: Ints | None = None  # (block, thread) of the last store as one number, -1: none
-    writer_epoch: Ints | None = None
+    known: Bools | None = None
+    address: int = 0
+    allowed: range | None = None
+    owners: Owners | None = None  # made for a launch that writes it
 
-    def prepare(self) -> None:
-        """Clears who wrote what, for a new launch."""
-        self.writer = np.full(self.values.size, -1, np.int64)
-        self.writer_epoch = np.zeros(self.values.size, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedAccess:
-    """One access of many threads: flat addresses, the threads, their blocks (place in the chunk), and where it stands."""
-
-    addresses: Ints
-    threads: Ints
-    blocks: Ints
-    place: tuple[str, str]
-
-    def of_blocks(self, wanted: Bools) -> LoggedAccess:
-        """The part that belongs to some blocks."""
-        keep = wanted[self.blocks]
-        return LoggedAccess(self.addresses[keep], self.threads[keep], self.blocks[keep], self.place)
+    @property
+    def indices(self) -> range:
+        """The indices that a kernel may use."""
+        allowed = range(self.values.size) if self.allowed is None else self.allowed
+        return range(allowed.start - self.origin, allowed.stop - self.origin)
 
 
 @dataclass(slots=True)
-class SharedMemory:
-    """Shared memory of a chunk of blocks, one row each; reads and writes since the last barrier are logged."""
+class Knowledge:
+    """Which elements of a local memory were written: for all threads (blocks) alike, in detail where they differ."""
+
+    complete: Bools  # (size,)
+    shape: tuple[int, ...]
+    detail: Bools | None = None  # of `shape`; an element is known where this or `complete` says so
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self.complete[:] = False
+        self.detail = None
+
+    def details(self) -> Bools:
+        """The array to mark single threads or blocks in."""
+        if self.detail is None:
+            self.detail = np.zeros(self.shape, np.bool_)
+        return self.detail
+
+
+@dataclass(slots=True)
+class LocalMemory:
+    """Shared memory of a chunk, of shape (size, blocks), or registers, of shape (size, threads, blocks)."""
 
     values: Array
-    known: Bools
-    reads: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
-    writes: list[LoggedAccess] = field(default_factory=list[LoggedAccess])
+    knowledge: Knowledge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.knowledge = Knowledge(np.zeros(self.size, np.bool_), self.values.shape)
 
     @property
     def size(self) -> int:
-        """Numbers of one block."""
-        return self.values.shape[1]
+        """Numbers of one thread or block."""
+        return self.values.shape[0]
 
 
 @dataclass(slots=True)
-class RegisterArray:
-    """Registers of a chunk: values and known flags of shape (blocks, threads, size)."""
+class SharedMemory(LocalMemory):
+    """Shared memory with the accesses since the last barrier; one column of owners while all blocks do the same."""
 
-    values: Array
-    known: Bools
+    owners: Owners = field(init=False)
+    per_block: bool = False
 
+    def __post_init__(self) -> None:
+        LocalMemory.__post_init__(self)
+        self.owners = Owners.of_size(self.size)
 
-def conflicting_pairs(
-    memory_size: int, reads: list[LoggedAccess], writes: list[LoggedAccess]
-) -> list[tuple[LoggedAccess, Bools]]:
-    """Accesses that touch what another thread of the block wrote in the same interval, with the conflicting entries.
+    def spread(self) -> Owners:
+        """The owners with one column for each block, flat (element * blocks + block)."""
+        if not self.per_block:
+            blocks = self.values.shape[1]
+            self.owners = Owners(np.repeat(self.owners.writer, blocks), np.repeat(self.owners.reader, blocks))
+            self.per_block = True
+        return self.owners
 
-    Any two accesses of different threads between the same two barriers are unordered, so order does not matter: each address
-    needs its set of writers (one of them, and whether there are several) only.
-    """
-    if not writes:
-        return []
-    writer = np.full(memory_size, -1, np.int64)
-    several = np.zeros(memory_size, np.bool_)
-    for access in writes:
-        foreign = (writer[access.addresses] >= 0) & (writer[access.addresses] != access.threads)
-        several[access.addresses[foreign]] = True
-        writer[access.addresses] = access.threads
-        lost = writer[access.addresses] != access.threads  # two threads in one statement: one of them is not the last
-        several[access.addresses[lost]] = True
-    found: list[tuple[LoggedAccess, Bools]] = []
-    for access in (*writes, *reads):
-        own = writer[access.addresses]
-        conflict = several[access.addresses] | ((own >= 0) & (own != access.threads))
-        if conflict.any():
-            found.append((access, conflict))
-    return found
+    def pass_barrier(self, reached: Bools | None) -> None:
+        """Forgets accesses, of the blocks that reached the barrier if not all did."""
+        if reached is not None:
+            blocks = np.flatnonzero(reached)
+            numbers = np.arange(self.size, dtype=np.int64)[:, None] * reached.size
+            self.spread().clear((numbers + blocks).ravel())
+        elif self.per_block:
+            self.owners, self.per_block = Owners.of_size(self.size), False
+        else:
+            self.owners.clear()

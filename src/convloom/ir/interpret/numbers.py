@@ -7,18 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.dtypes import S8, S32, U8, DType
+from convloom.dtypes import BF16, F16, S8, S32, U8, DType
 
 Array = NDArray[Any]
 _INTEGER_LIMITS = {S8: (-128, 127), U8: (0, 255), S32: (-(2**31), 2**31 - 1)}
 
 
 def converted(values: Array, dtype: DType) -> Array:
-    """The numbers in another type: floats round to nearest even, integers saturate, NaN becomes integer 0."""
+    """The numbers in another type: floats round to nearest even, integers saturate, NaN becomes integer 0.
+
+    Conversion to 16 bits goes by way of f32, as in printed sources.
+    """
     if values.dtype == dtype.numpy:
         return values
     if dtype.is_float:
-        through = values.astype(np.float32) if dtype.bits == 16 and values.dtype == np.int32 else values
+        through = values.astype(np.float32) if dtype in (F16, BF16) else values
         return through.astype(dtype.numpy)
     low, high = _INTEGER_LIMITS[dtype]
     wide = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=high, neginf=low)
@@ -26,7 +29,12 @@ def converted(values: Array, dtype: DType) -> Array:
 
 
 def multiply_add(left: Array, right: Array, addend: Array) -> Array:
-    """left * right + addend with one rounding for f32 (double holds the product exactly), wrapping for integers."""
-    if left.dtype == np.float32:
-        return (left.astype(np.float64) * right + addend).astype(np.float32)
-    return left * right + addend
+    """Multiplies and adds in the operands' own type, product and sum rounded apart; integers wrap.
+
+    A fused device rounds once: the IR allows both, and so does the error bound of a comparison.
+    """
+    product = left * right
+    if product.shape == np.broadcast_shapes(product.shape, addend.shape):
+        product += addend
+        return product
+    return product + addend

@@ -1,0 +1,235 @@
+"""Reads and writes of shared and global memory by many threads, with their checks.
+
+Places have the shape (lanes, threads, blocks), an axis being 1 where the index does not vary along it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from convloom.ir.interpret.chunk import Chunk
+from convloom.ir.interpret.findings import FindingKind
+from convloom.ir.interpret.memory import Array, Bools, GlobalMemory, Ints, SharedMemory
+from convloom.ir.ops import Buffer
+
+
+def combined(active: Bools | None, mask: Any) -> Bools | None:
+    """The active threads for which the mask holds; None: all."""
+    if mask is None or (isinstance(mask, bool | np.bool_) and mask):
+        return active
+    wanted = np.asarray(mask)
+    if wanted.ndim == 0:
+        wanted = wanted.reshape(1, 1)
+    return wanted if active is None else active & wanted
+
+
+def lane_places(index: Any, lanes: int) -> Ints:
+    """Places of consecutive numbers from `index` on."""
+    first = np.asarray(index, np.int64)
+    first = first.reshape(1, 1, 1) if first.ndim == 0 else first[None]
+    return first if lanes == 1 else first + np.arange(lanes, dtype=np.int64)[:, None, None]
+
+
+def inside(chunk: Chunk, subject: str, places: Ints, taken: Bools | None, allowed: range) -> Ints:
+    """The places moved into the allowed range; those of taking threads that were outside are findings."""
+    if not places.size or (int(places.min()) >= allowed.start and int(places.max()) < allowed.stop):
+        return places
+    outside = (places < allowed.start) | (places >= allowed.stop)
+    report_lanes(chunk, FindingKind.OUT_OF_BOUNDS, subject, outside, taken, places)
+    return np.clip(places, allowed.start, max(allowed.stop - 1, allowed.start))
+
+
+def report_lanes(
+    chunk: Chunk, kind: FindingKind, subject: str, where: Bools, taken: Bools | None, indices: Ints
+) -> None:
+    """Records the taking threads of which some lane is affected, with the first such lane's index."""
+    affected = where if taken is None else where & taken
+    if affected.any():
+        lane = np.argmax(affected, axis=0)[None]
+        shown = np.take_along_axis(np.broadcast_to(indices, affected.shape), lane, axis=0)[0]
+        chunk.report(kind, subject, affected.any(axis=0), shown)
+
+
+def check_alignment(
+    chunk: Chunk, subject: str, places: Ints, taken: Bools | None, address: int, item_bytes: int
+) -> None:
+    """Vector accesses begin at a multiple of their size, or of the largest alignment that the target asks for."""
+    needed = min(len(places) * item_bytes, chunk.launch.options.alignment)
+    if len(places) > 1 and needed & (needed - 1) == 0:
+        wrong = (address + places[:1] * item_bytes) % needed != 0
+        if wrong.any():
+            report_lanes(chunk, FindingKind.MISALIGNED, subject, wrong, taken, places[:1])
+
+
+def zeroed(values: Array, mask: Any) -> Array:
+    """The values where the mask holds, zeros elsewhere."""
+    if mask is None or mask is True:
+        return values
+    return np.where(np.asarray(mask), values, np.zeros((), values.dtype))
+
+
+# --- shared memory --------------------------------------------------------------------------------------------------
+
+
+def read_shared(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Bools | None) -> Array:
+    """Values of shape (lanes, threads or 1, blocks)."""
+    memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
+    places = _local_places(chunk, memory, subject, index, lanes, taken)
+    if chunk.launch.options.known:
+        _check_known(chunk, memory, subject, places, taken)
+    if chunk.launch.options.races:
+        _check_race(chunk, memory, subject, places, taken, written=False)
+    if chunk.launch.counts is not None:
+        _count(chunk, buffer, memory.values, places, taken, 0)
+    if places.shape[2] == 1:
+        return memory.values[places[..., 0]]
+    return memory.values[places, np.arange(places.shape[2])]
+
+
+def write_shared(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken: Bools | None) -> None:
+    """Stores values of shape (lanes, threads, blocks), axes of 1 broadcast."""
+    memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
+    places = _local_places(chunk, memory, subject, index, len(values), taken)
+    if chunk.launch.options.races:
+        _check_race(chunk, memory, subject, places, taken, written=True)
+    if chunk.launch.counts is not None:
+        _count(chunk, buffer, memory.values, places, taken, 0, written=True)
+    threads, blocks = chunk.shape
+    places = np.broadcast_to(places, (len(values), threads, places.shape[2]))
+    values = np.broadcast_to(values, (len(values), threads, blocks))
+    if places.shape[2] == 1 and (taken is None or taken.shape[1] == 1):
+        kept = slice(None) if taken is None else np.broadcast_to(taken, (threads, 1))[:, 0]
+        rows = places[:, kept, 0]
+        memory.values[rows] = values[:, kept]
+        memory.knowledge.complete[rows] = True
+        return
+    columns = np.broadcast_to(np.arange(blocks), values.shape)
+    chosen = _chosen(places, columns, taken)
+    memory.values[chosen] = values if taken is None else values[np.broadcast_to(taken, values.shape)]
+    memory.knowledge.details()[chosen] = True
+
+
+def _local_places(
+    chunk: Chunk, memory: SharedMemory, subject: str, index: Any, lanes: int, taken: Bools | None
+) -> Ints:
+    places = lane_places(index, lanes)
+    check_alignment(chunk, subject, places, taken, 0, memory.values.itemsize)
+    return inside(chunk, subject, places, taken, range(memory.size))
+
+
+def _chosen(places: Ints, columns: Ints, taken: Bools | None) -> tuple[Ints, Ints]:
+    """(row, column) of every taken access."""
+    rows = np.broadcast_to(places, columns.shape)
+    if taken is None:
+        return rows, columns
+    kept = np.broadcast_to(taken, columns.shape)
+    return rows[kept], columns[kept]
+
+
+def _check_known(chunk: Chunk, memory: SharedMemory, subject: str, places: Ints, taken: Bools | None) -> None:
+    unknown = ~memory.knowledge.complete[places]
+    if unknown.any() and memory.knowledge.detail is not None:
+        detail = memory.knowledge.detail
+        if places.shape[2] == 1:
+            unknown = unknown & ~detail[places[..., 0]]
+        else:
+            unknown = unknown & ~detail[places, np.arange(places.shape[2])]
+    if unknown.any():
+        report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, places)
+
+
+def _check_race(
+    chunk: Chunk, memory: SharedMemory, subject: str, places: Ints, taken: Bools | None, *, written: bool
+) -> None:
+    """Two threads of a block touch an element between two barriers, one of them writing."""
+    threads, blocks = chunk.shape
+    uniform = places.shape[2] == 1 and (taken is None or taken.shape[1] == 1) and not memory.per_block
+    shape = (len(places), threads, 1 if uniform else blocks)
+    owners = memory.owners if uniform else memory.spread()
+    where = np.broadcast_to(places, shape)
+    if not uniform:
+        where = where * blocks + np.arange(blocks)
+    who = np.broadcast_to(chunk.threads, shape)
+    if taken is None:
+        conflict = (owners.write if written else owners.read)(where, who)
+    else:
+        kept = np.broadcast_to(taken, shape)
+        conflict = np.zeros(shape, np.bool_)
+        conflict[kept] = (owners.write if written else owners.read)(where[kept], who[kept])
+    if conflict.any():
+        report_lanes(chunk, FindingKind.RACE, subject, conflict, taken, places)
+
+
+# --- global memory --------------------------------------------------------------------------------------------------
+
+
+def read_global(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Bools | None) -> Array:
+    """Values of shape (lanes, threads or 1, blocks or 1)."""
+    memory, subject = chunk.launch.memories[buffer.name], f"global {buffer.name}"
+    indices = _global_indices(chunk, memory, subject, index, lanes, taken)
+    places = indices + memory.origin
+    if not memory.values.size:
+        return np.zeros(places.shape, memory.values.dtype)
+    if chunk.launch.options.known and memory.known is not None:
+        unknown = ~memory.known[places]
+        if unknown.any():
+            report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, indices)
+    if memory.owners is not None:
+        _check_global_race(chunk, memory.owners, subject, places, indices, taken, written=False)
+    if chunk.launch.counts is not None:
+        _count(chunk, buffer, memory.values, indices, taken, memory.address)
+    return memory.values[places]
+
+
+def write_global(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken: Bools | None) -> None:
+    """Stores values of shape (lanes, threads, blocks), axes of 1 broadcast."""
+    memory, subject = chunk.launch.memories[buffer.name], f"global {buffer.name}"
+    indices = _global_indices(chunk, memory, subject, index, len(values), taken)
+    if not memory.values.size:
+        return
+    shape = (len(values), *chunk.shape)
+    places = np.broadcast_to(indices + memory.origin, shape)
+    if memory.owners is not None:
+        _check_global_race(chunk, memory.owners, subject, places, indices, taken, written=True)
+    if chunk.launch.counts is not None:
+        _count(chunk, buffer, memory.values, indices, taken, memory.address, written=True)
+    values = np.broadcast_to(values, shape)
+    if taken is not None:
+        kept = np.broadcast_to(taken, shape)
+        places, values = places[kept], values[kept]
+    memory.values[places] = values
+    if memory.known is not None:
+        memory.known[places] = True
+
+
+def _global_indices(
+    chunk: Chunk, memory: GlobalMemory, subject: str, index: Any, lanes: int, taken: Bools | None
+) -> Ints:
+    indices = lane_places(index, lanes)
+    check_alignment(chunk, subject, indices, taken, memory.address, memory.values.itemsize)
+    return inside(chunk, subject, indices, taken, memory.indices)
+
+
+def _check_global_race(
+    chunk: Chunk, owners: Any, subject: str, places: Ints, indices: Ints, taken: Bools | None, *, written: bool
+) -> None:
+    """Two threads of the launch touch an element, one of them writing: barriers order shared memory only."""
+    threads, blocks = chunk.shape
+    shape = (len(places), threads, blocks)
+    numbers = chunk.threads + np.arange(chunk.blocks.start, chunk.blocks.stop, dtype=np.int64) * threads
+    where, who = np.broadcast_to(places, shape), np.broadcast_to(numbers, shape)
+    kept = np.ones(shape, np.bool_) if taken is None else np.broadcast_to(taken, shape)
+    conflict = np.zeros(shape, np.bool_)
+    conflict[kept] = (owners.write if written else owners.read)(where[kept], who[kept])
+    if conflict.any():
+        report_lanes(chunk, FindingKind.RACE, subject, conflict, taken, indices)
+
+
+def _count(
+    chunk: Chunk, buffer: Buffer, values: Array, indices: Ints, taken: Bools | None, address: int, written: bool = False
+) -> None:
+    assert chunk.launch.counts is not None
+    first = address + indices[0] * values.itemsize
+    chunk.launch.counts.access(chunk.path, buffer, first, len(indices) * values.itemsize, taken, chunk.shape, written)

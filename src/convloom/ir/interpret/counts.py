@@ -1,0 +1,147 @@
+"""What a launch did, counted: memory requests and what they cost, operations, barriers.
+
+A request is one access of one subgroup. Its cost in shared memory is wavefronts: a wavefront serves, in each bank, one
+word. Wide accesses are served in parts of the subgroup so that a part moves at most one word per bank. Its cost in
+global memory is sectors: aligned pieces of memory that are moved whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from convloom.ir.interpret.memory import Bools, Ints
+from convloom.ir.ops import Buffer, Scope, Value
+from convloom.ir.types import value_type
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Units of the memory system: a subgroup's threads, banks of shared memory, bytes of a bank's word and a sector."""
+
+    subgroup: int = 32
+    banks: int = 32
+    word_bytes: int = 4
+    sector_bytes: int = 32
+
+
+@dataclass(slots=True)
+class Site:
+    """One access statement on one buffer. `units`: wavefronts (shared) or sectors (global); `ideal`: the fewest."""
+
+    path: str
+    buffer: str
+    scope: Scope
+    written: bool
+    requests: int = 0
+    units: int = 0
+    ideal: int = 0
+    moved_bytes: int = 0  # asked for by threads
+
+    @property
+    def excess(self) -> float:
+        """Units per least possible unit: 1 without bank conflicts, or with full use of every sector."""
+        return self.units / self.ideal if self.ideal else 1.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums over all blocks. `operations` counts numbers (lanes of active threads) by kind; `barriers` per block."""
+
+    geometry: Geometry = field(default_factory=Geometry)
+    sites: dict[tuple[str, str], Site] = field(default_factory=dict[tuple[str, str], Site])
+    operations: dict[str, int] = field(default_factory=dict[str, int])
+    barriers: int = 0
+
+    def barrier(self, blocks: int) -> None:
+        """Adds a barrier of so many blocks."""
+        self.barriers += blocks
+
+    def operation(self, kind: str, operand: Value, active: Bools | None, shape: tuple[int, int]) -> None:
+        """Adds an arithmetic operation of the active threads."""
+        threads = shape[0] * shape[1] if active is None else int(np.broadcast_to(active, shape).sum())
+        self.operations[kind] = self.operations.get(kind, 0) + threads * value_type(operand).lanes
+
+    def access(
+        self,
+        path: str,
+        buffer: Buffer,
+        first: Ints,
+        nbytes: int,
+        taken: Bools | None,
+        shape: tuple[int, int],
+        written: bool,
+    ) -> None:
+        """Adds an access: byte address per thread (threads, blocks), bytes of one thread's access."""
+        site = self.sites.get((path, buffer.name))
+        if site is None:
+            site = self.sites[path, buffer.name] = Site(path, buffer.name, buffer.scope, written)
+        alike = first.shape[1] == 1 and (taken is None or taken.shape[1] == 1)
+        columns = 1 if alike else shape[1]
+        factor = shape[1] if alike else 1
+        addresses = self._by_subgroup(np.broadcast_to(first, (shape[0], columns)), -1)
+        active = np.True_ if taken is None else np.broadcast_to(taken, (shape[0], columns))
+        present = self._by_subgroup(np.broadcast_to(active, (shape[0], columns)), 0).astype(np.bool_)
+        site.requests += factor * int(present.any(axis=1).sum())
+        site.moved_bytes += factor * int(present.sum()) * nbytes
+        cost = self._wavefronts if buffer.scope is Scope.SHARED else self._sectors
+        units, ideal = cost(addresses, present, nbytes)
+        site.units += factor * units
+        site.ideal += factor * ideal
+
+    def _by_subgroup(self, values: Ints | Bools, filler: int) -> Ints:
+        """Shape (subgroups of all blocks, threads of a subgroup)."""
+        size = self.geometry.subgroup
+        rows = values.T.astype(np.int64)
+        missing = -rows.shape[1] % size
+        if missing:
+            rows = np.pad(rows, ((0, 0), (0, missing)), constant_values=filler)
+        return rows.reshape(-1, size)
+
+    def _wavefronts(self, addresses: Ints, present: Bools, nbytes: int) -> tuple[int, int]:
+        geometry = self.geometry
+        width = geometry.banks * geometry.word_bytes
+        part = min(geometry.subgroup, max(1, width // nbytes))
+        addresses, present = addresses.reshape(-1, part), present.reshape(-1, part)
+        words = _units(addresses, present, nbytes, geometry.word_bytes)
+        fresh = _distinct(words)
+        rows = np.broadcast_to(np.arange(len(words))[:, None], words.shape)[fresh]
+        banks = words[fresh] % geometry.banks
+        load = np.bincount(rows * geometry.banks + banks, minlength=len(words) * geometry.banks)
+        per_bank = load.reshape(len(words), geometry.banks)
+        ideal = -(-fresh.sum(axis=1) // geometry.banks)
+        return int(per_bank.max(axis=1, initial=0).sum()), int(ideal.sum())
+
+    def _sectors(self, addresses: Ints, present: Bools, nbytes: int) -> tuple[int, int]:
+        size = self.geometry.sector_bytes
+        sectors = _distinct(_units(addresses, present, nbytes, size)).sum()
+        step = min(nbytes, self.geometry.word_bytes)
+        pieces = _distinct(_units(addresses, present, nbytes, step)).sum(axis=1) * step
+        return int(sectors), int((-(-pieces // size)).sum())
+
+    # --- sums -------------------------------------------------------------------------------------------------------
+
+    def of_scope(self, scope: Scope) -> tuple[Site, ...]:
+        """The sites of one memory."""
+        return tuple(site for site in self.sites.values() if site.scope is scope)
+
+    def global_bytes(self) -> int:
+        """Bytes of all sectors moved between global memory and the processors (caches are not modelled)."""
+        return self.geometry.sector_bytes * sum(site.units for site in self.of_scope(Scope.GLOBAL))
+
+
+def _units(addresses: Ints, present: Bools, nbytes: int, size: int) -> Ints:
+    """Numbers of the aligned pieces of `size` bytes that each row touches, sorted; -1 for absent threads."""
+    count = -(-nbytes // size) + (0 if nbytes % size == 0 or size % nbytes == 0 else 1)
+    pieces = addresses[..., None] // size + np.arange(count)
+    last = (addresses + nbytes - 1) // size
+    valid = present[..., None] & (pieces <= last[..., None])
+    return np.sort(np.where(valid, pieces, -1).reshape(len(addresses), -1), axis=1)
+
+
+def _distinct(sorted_rows: Ints) -> Bools:
+    """The first of each run of equal numbers, absent ones (-1) left out."""
+    first = np.ones(sorted_rows.shape, np.bool_)
+    first[:, 1:] = sorted_rows[:, 1:] != sorted_rows[:, :-1]
+    return first & (sorted_rows >= 0)

@@ -1,0 +1,21 @@
+"""What an interpretation checks, counts and how much of it runs at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which checks run; accesses out of bounds are always found.
+
+    `chunk_threads`: threads that advance together (whole blocks). `alignment`: bytes that a vector access of that many
+    bytes or more is aligned to. `counted`: whether to count (see `counts`).
+    """
+
+    races: bool = True
+    known: bool = True  # reads of memory that nobody wrote
+    overflow: bool = True
+    counted: bool = False
+    chunk_threads: int = 1 << 14
+    alignment: int = 16

@@ -1,0 +1,186 @@
+"""Executes statements for all threads of a chunk, in lock-step from one statement to the next.
+
+That loses no fault: between two barriers the accesses of different threads are compared as sets, whatever their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from convloom.errors import InternalError
+from convloom.expr import Expr
+from convloom.ir.interpret.access import combined, write_global, write_shared
+from convloom.ir.interpret.chunk import Chunk
+from convloom.ir.interpret.findings import FindingKind
+from convloom.ir.interpret.instructions import execute
+from convloom.ir.interpret.memory import Array, Bools
+from convloom.ir.interpret.registers import write_register
+from convloom.ir.interpret.values import evaluate, read
+from convloom.ir.ops import (
+    Allocate,
+    Barrier,
+    Comment,
+    For,
+    If,
+    Instruct,
+    Let,
+    LoopKind,
+    Read,
+    Scope,
+    Statement,
+    Write,
+)
+
+
+def run_body(chunk: Chunk, body: tuple[Statement, ...], path: str = "body") -> None:
+    """Runs statements one after the other; `path` is theirs in the kernel."""
+    for number, statement in enumerate(body):
+        _run(chunk, statement, f"{path}.{number}")
+
+
+def _run(chunk: Chunk, statement: Statement, path: str) -> None:
+    if isinstance(statement, Comment):
+        return
+    chunk.enter(path, statement)
+    match statement:
+        case Write():
+            _write(chunk, statement)
+        case Let():
+            _let(chunk, statement)
+        case For():
+            _for(chunk, statement, path)
+        case If():
+            condition = chunk.index(statement.condition) != 0
+            _masked(chunk, condition, statement.body, path)
+        case Allocate():
+            chunk.allocate(statement.buffer)
+        case Instruct():
+            execute(chunk, statement)
+        case Barrier():
+            _barrier(chunk)
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def _let(chunk: Chunk, statement: Let) -> None:
+    value = statement.value
+    bound = _integer(read(chunk, value)) if isinstance(value, Read) else chunk.index(value)
+    chunk.names[statement.variable.name] = bound
+    _check_facts(chunk, statement.variable, bound)
+
+
+def _integer(values: Array) -> Any:
+    """Index values of one lane, as an int where they do not vary."""
+    return int(values[0, 0, 0]) if values.size == 1 else values[0]
+
+
+def _check_facts(chunk: Chunk, name: Expr, value: Any) -> None:
+    """A name's value keeps to its declared bounds and divisor: the compiler relied on them."""
+    facts = name.facts
+    low = -(2**63) if facts.lo is None else facts.lo
+    high = 2**63 - 1 if facts.hi is None else facts.hi
+    if isinstance(value, int):
+        wrong: Any = not low <= value <= high or value % facts.divisor != 0
+        found = wrong
+    else:
+        found = int(value.min()) < low or int(value.max()) > high
+        if facts.divisor > 1:
+            found = found or bool((value % facts.divisor != 0).any())
+        wrong = (value < low) | (value > high) | (value % facts.divisor != 0) if found else False
+    if found:
+        chunk.report(FindingKind.BROKEN_FACT, name.name, np.asarray(wrong), value)
+
+
+# --- control flow ---------------------------------------------------------------------------------------------------
+
+
+def _for(chunk: Chunk, loop: For, path: str) -> None:
+    if loop.kind is LoopKind.WORK_ITEMS:
+        raise InternalError(
+            "the interpreter runs kernels before they are serialised for a CPU; got a loop over work-items; "
+            "plan for another target"
+        )
+    extent = chunk.index(loop.extent)
+    most = extent if isinstance(extent, int) else int(extent.max())
+    uniform = isinstance(extent, int) or int(extent.min()) == most
+    if most > 0:
+        _check_facts(chunk, loop.variable, extent - 1 if uniform else np.maximum(extent, 1) - 1)
+    for iteration in range(most):
+        chunk.names[loop.variable.name] = iteration
+        if uniform:
+            run_body(chunk, loop.body, path)
+        else:
+            _masked(chunk, iteration < extent, loop.body, path)
+
+
+def _masked(chunk: Chunk, condition: Any, body: tuple[Statement, ...], path: str) -> None:
+    """Runs the body for the threads where the condition holds."""
+    if isinstance(condition, bool | np.bool_):
+        if condition:
+            run_body(chunk, body, path)
+        return
+    before = chunk.active
+    chunk.active = combined(before, condition)
+    assert chunk.active is not None
+    if chunk.active.all():
+        chunk.active = None
+    if chunk.active is None or chunk.active.any():
+        run_body(chunk, body, path)
+    chunk.active = before
+
+
+def _barrier(chunk: Chunk) -> None:
+    reached = _reached(chunk)
+    if chunk.launch.counts is not None:
+        chunk.launch.counts.barrier(chunk.shape[1] if reached is None else int(reached.sum()))
+    for memory in chunk.shared.values():
+        memory.pass_barrier(reached)
+
+
+def _reached(chunk: Chunk) -> Bools | None:
+    """The blocks of which a thread arrives (None: all); partly arriving ones are findings."""
+    if chunk.active is None:
+        return None
+    active: Bools = np.broadcast_to(chunk.active, chunk.shape)
+    reached: Bools = np.any(active, axis=0, keepdims=True)[0]
+    _check_divergence(chunk, active, reached & ~np.all(active, axis=0, keepdims=True)[0])
+    return None if reached.all() else reached
+
+
+def _check_divergence(chunk: Chunk, active: Any, partial: Any) -> None:
+    """Blocks of which only a part of the threads arrives; the others are named."""
+    if not partial.any():
+        return
+    running, chunk.active = chunk.active, None
+    chunk.report(FindingKind.DIVERGENT_BARRIER, "the block", ~active & partial, 0)
+    chunk.active = running
+
+
+# --- stores ---------------------------------------------------------------------------------------------------------
+
+
+def _write(chunk: Chunk, statement: Write) -> None:
+    buffer = statement.buffer
+    mask = None if statement.mask is None else chunk.index(statement.mask) != 0
+    before = chunk.active
+    chunk.active = taken = combined(before, mask)
+    values = _stored(chunk, statement)
+    index = chunk.index(statement.index)
+    match buffer.scope:
+        case Scope.REGISTER:
+            write_register(chunk, buffer, index, values, taken)
+        case Scope.SHARED:
+            write_shared(chunk, buffer, index, values, taken)
+        case _:
+            write_global(chunk, buffer, index, values, taken)
+    chunk.active = before
+
+
+def _stored(chunk: Chunk, statement: Write) -> Array:
+    if not isinstance(statement.value, Expr):
+        return evaluate(chunk, statement.value)
+    value = np.asarray(chunk.index(statement.value), np.int64)
+    return value.reshape(1, 1, 1) if value.ndim == 0 else value[None]
