@@ -15,6 +15,7 @@ from convloom.emit.opencl import print_opencl
 from convloom.expr import Expr, free_symbols, to_text
 from convloom.ir.ops import Kernel, LaunchScalar
 from convloom.ir.rewrite import statement_expressions, statements_in
+from convloom.ir.shared_space import shared_bytes
 from convloom.ir.text import kernel_text
 from convloom.ir.verify import bound_symbols
 from convloom.lower.build_tiled import build_tiled
@@ -100,7 +101,7 @@ def _source(kernel: Kernel, target: Target, text: str, requirements: tuple[PlanR
         tuple(_scalar(scalar) for scalar in kernel.scalars),
         (to_text(kernel.blocks), "1", "1"),
         (kernel.threads, 1, 1),
-        0,
+        shared_bytes(kernel) if target.language is Language.CUDA else 0,
         tuple(Requirement(to_text(item.condition), item.reason) for item in requirements),
     )
 

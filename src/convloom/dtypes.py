@@ -55,6 +55,9 @@ S32 = DType("s32", 32, NumberClass.SIGNED, 31)
 S8 = DType("s8", 8, NumberClass.SIGNED, 7)
 U8 = DType("u8", 8, NumberClass.UNSIGNED, 8)
 
+B32 = DType("b32", 32, NumberClass.UNSIGNED, 32)
+"""A register word whose bits an instruction interprets; no tensor has it."""
+
 ALL_DTYPES = (F64, F32, F16, BF16, S32, S8, U8)
 
 _NUMPY: dict[str, np.dtype[np.generic]] = {
@@ -65,8 +68,9 @@ _NUMPY: dict[str, np.dtype[np.generic]] = {
     "s32": np.dtype(np.int32),
     "s8": np.dtype(np.int8),
     "u8": np.dtype(np.uint8),
+    "b32": np.dtype(np.uint32),
 }
-_BY_NAME = {dtype.name: dtype for dtype in ALL_DTYPES}
+_BY_NAME = {dtype.name: dtype for dtype in (*ALL_DTYPES, B32)}
 _BY_NUMPY = {_NUMPY[dtype.name]: dtype for dtype in ALL_DTYPES}
 
 

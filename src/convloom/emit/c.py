@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convloom.artifact import Language
 from convloom.dtypes import dtype_named
 from convloom.emit.c_family import Dialect, Printer, buffer_dtype, parameter_text, table_text
 from convloom.emit.helpers import CASTS, CONVERSIONS, HelperKind, HelperSyntax, helper_text, index_helpers
@@ -27,6 +28,7 @@ DIALECT = Dialect(
     element=lambda vector, lane: f"{vector}[{lane}]",
     vector=lambda name, scalars: f"(({name}){{{', '.join(scalars)}}})",
     lane_of=lambda vector, lane: f"{vector}[{lane}]",
+    language=Language.C,
 )
 
 SYNTAX = HelperSyntax(

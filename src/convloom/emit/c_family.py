@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from convloom.artifact import Language
 from convloom.dtypes import DType
 from convloom.emit.helpers import Helper, HelperKind, vector_name
 from convloom.emit.index_text import index_text
@@ -12,6 +13,7 @@ from convloom.errors import InternalError
 from convloom.expr import Expr, simplify
 from convloom.ir.ops import (
     Allocate,
+    Argument,
     Barrier,
     Binary,
     BinaryOp,
@@ -21,12 +23,14 @@ from convloom.ir.ops import (
     Convert,
     For,
     If,
+    Instruct,
     Kernel,
     Let,
     LoopKind,
     MultiplyAdd,
     Parameter,
     Read,
+    Registers,
     Scope,
     Splat,
     Statement,
@@ -35,6 +39,8 @@ from convloom.ir.ops import (
 )
 from convloom.ir.tables import constant_tables
 from convloom.ir.types import value_type
+from convloom.target.asm_text import statement as instruction_statement
+from convloom.target.instruction import Instruction, OperandKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Dialect:
     unroll: Callable[[int], str]
     element: Callable[[str, int], str]  # text of one lane of a vector
     vector: Callable[[str, list[str]], str]  # text that makes a vector of scalars
+    language: Language
+    addresses: dict[Scope, str] = field(default_factory=dict[Scope, str])  # an operand's address from a pointer
     lane_of: Callable[[str, str], str] | None = None  # text of a lane chosen by an expression
 
 
@@ -58,6 +66,7 @@ class Printer:
     index_type: str
     helpers: set[Helper] = field(default_factory=set[Helper])
     types: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    shared_offsets: dict[Buffer, int] = field(default_factory=dict[Buffer, int])  # where one space holds all of them
     _lines: list[str] = field(default_factory=list[str])
     _depth: int = 1
     _temporaries: int = 0
@@ -90,6 +99,8 @@ class Printer:
                 self._for(statement)
             case If():
                 self._nested(f"if ({index_text(statement.condition)})", statement.body)
+            case Instruct():
+                self._line(self._instruction(statement))
             case Barrier():
                 self._line(self.dialect.barrier)
 
@@ -109,6 +120,11 @@ class Printer:
         self._nested(f"for ({self.index_type} {name} = 0; {name} < {extent}; ++{name})", loop.body)
 
     def _allocate(self, buffer: Buffer) -> None:
+        if buffer in self.shared_offsets:
+            name = self._element_type(buffer)
+            offset = self.shared_offsets[buffer]
+            self._line(f"{name} *const {buffer.name} = reinterpret_cast<{name} *>(shared_space + {offset});")
+            return
         qualifier = self.dialect.shared_qualifier if buffer.scope is Scope.SHARED else ""
         self._line(f"{qualifier}{self._element_type(buffer)} {buffer.name}[{max(buffer.size // buffer.lanes, 1)}];")
 
@@ -118,6 +134,20 @@ class Printer:
     def _type(self, dtype: DType, lanes: int) -> str:
         self.types.add((dtype.name, lanes))
         return vector_name(dtype.name, lanes)
+
+    def _instruction(self, statement: Instruct) -> str:
+        arguments = {name: self._argument(statement.row, name, item) for name, item in statement.arguments}
+        return instruction_statement(statement.row, self.dialect.language, arguments)
+
+    def _argument(self, row: Instruction, name: str, item: Argument) -> list[str]:
+        """C expressions of an operand: one per register, an address in the form its space needs, or a number."""
+        if isinstance(item, Expr):
+            literal = row.operand(name).kind is OperandKind.IMMEDIATE
+            return [index_text(item) if literal else f"(unsigned){index_text(item)}"]
+        if isinstance(item, Registers):
+            return [f"{item.buffer.name}[{index_text(simplify(item.index + n))}]" for n in range(item.count)]
+        place = f"{item.buffer.name} + {index_text(item.index)}"
+        return [self.dialect.addresses[item.buffer.scope].format(place)]
 
     # --- stores -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convloom.artifact import Language
 from convloom.dtypes import dtype_named
 from convloom.emit.c_family import Dialect, Printer, parameter_text, table_text
 from convloom.emit.helpers import (
@@ -14,10 +15,12 @@ from convloom.emit.helpers import (
     vector_name,
 )
 from convloom.ir.ops import Kernel, Scope
+from convloom.ir.shared_space import shared_offsets
 
 _SCALARS = {
     "f64": "double",
     "f32": "float",
+    "b32": "unsigned",
     "s32": "int",
     "s8": "signed char",
     "u8": "unsigned char",
@@ -34,11 +37,16 @@ _PTX_CONVERSIONS = {
 
 DIALECT = Dialect(
     barrier="__syncthreads();",
-    shared_qualifier="__shared__ __align__(16) ",
+    shared_qualifier="__shared__ ",
     spaces={Scope.GLOBAL: "", Scope.SHARED: "", Scope.CONSTANT: ""},
     unroll=lambda count: "#pragma unroll",
     element=lambda vector, lane: f"{vector}.v[{lane}]",
     vector=lambda name, scalars: f"{name}{{{{{', '.join(scalars)}}}}}",
+    language=Language.CUDA,
+    addresses={
+        Scope.SHARED: "(unsigned)__cvta_generic_to_shared({})",
+        Scope.GLOBAL: "(unsigned long long)__cvta_generic_to_global({})",
+    },
 )
 
 
@@ -66,7 +74,8 @@ SYNTAX = HelperSyntax(
 
 def print_cuda(kernel: Kernel) -> str:
     """The CUDA C++ text of a kernel; one extern "C" entry point that takes the buffers, then the scalars."""
-    printer = Printer(DIALECT, "index_t")
+    offsets = shared_offsets(kernel)
+    printer = Printer(DIALECT, "index_t", shared_offsets=offsets)
     body = printer.body(kernel.body)
     parameters = parameter_text(kernel, buffer="{const}{type} *__restrict__ {name}", integer="long long")
     head = f'extern "C" __global__ void __launch_bounds__({kernel.threads}) {kernel.name}({parameters})'
@@ -77,6 +86,7 @@ def print_cuda(kernel: Kernel) -> str:
         index_helpers(SYNTAX),
         helper_text(printer.helpers, SYNTAX),
         table_text(kernel, "__constant__ index_t"),
+        "extern __shared__ __align__(128) unsigned char shared_space[];" if offsets else "",
         f"{head} {{\n  const index_t bid = blockIdx.x;\n  const index_t tid = threadIdx.x;\n{body}\n}}\n",
     ]
     return "\n".join(part for part in parts if part)

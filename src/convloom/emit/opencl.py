@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convloom.artifact import Language
 from convloom.emit.c_family import Dialect, Printer, parameter_text, table_text
 from convloom.emit.helpers import CASTS, CONVERSIONS, HelperKind, HelperSyntax, helper_text, index_helpers
 from convloom.ir.ops import Kernel, Scope
@@ -30,6 +31,7 @@ DIALECT = Dialect(
     unroll=lambda count: "#pragma unroll",
     element=lambda vector, lane: f"{vector}.s{_LANES[lane]}",
     vector=lambda name, scalars: f"(({name})({', '.join(scalars)}))",
+    language=Language.OPENCL,
 )
 
 SYNTAX = HelperSyntax(

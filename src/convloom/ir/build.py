@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from convloom.expr import Expr, Op, bounds, const, divisor, simplify, sym
 from convloom.ir.ops import (
     Allocate,
+    Argument,
     Barrier,
     Buffer,
     Comment,
     For,
     If,
+    Instruct,
     Let,
     LoopKind,
     Read,
@@ -20,6 +23,7 @@ from convloom.ir.ops import (
     Value,
     Write,
 )
+from convloom.target.instruction import Instruction
 
 
 class IrBuilder:
@@ -83,6 +87,14 @@ class IrBuilder:
         if mask is not None and mask.op is Op.CONST and mask.value == 1:
             mask = None
         self.append(Write(buffer, const(index) if isinstance(index, int) else simplify(index), value, mask))
+
+    def instruct(self, row: Instruction, **arguments: Argument) -> None:
+        """Adds one hardware instruction with its named arguments; index expressions are simplified."""
+        simple = {
+            name: simplify(item) if isinstance(item, Expr) else replace(item, index=simplify(item.index))
+            for name, item in arguments.items()
+        }
+        self.append(Instruct(row, tuple(simple.items())))
 
     def barrier(self) -> None:
         """Adds a barrier."""

@@ -11,6 +11,7 @@ from enum import Enum
 
 from convloom.dtypes import DType
 from convloom.expr import Expr
+from convloom.target.instruction import Instruction
 
 
 class Scope(Enum):
@@ -163,6 +164,34 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
+class Registers:
+    """`count` consecutive numbers of a REGISTER buffer, as an instruction's operand."""
+
+    buffer: Buffer
+    index: Expr
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The place of a number in a SHARED or GLOBAL buffer, as an instruction's operand."""
+
+    buffer: Buffer
+    index: Expr
+
+
+Argument = Registers | Address | Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Instruct:
+    """Executes one hardware instruction, a row of the target's catalogue, on named arguments (numbers as Expr)."""
+
+    row: Instruction
+    arguments: tuple[tuple[str, Argument], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All threads of the block arrive, and see each other's shared memory, before any goes on."""
 
@@ -174,7 +203,7 @@ class Comment:
     text: str
 
 
-Statement = Let | Allocate | Write | For | If | Barrier | Comment
+Statement = Let | Allocate | Write | For | If | Instruct | Barrier | Comment
 
 
 @dataclass(frozen=True, slots=True)

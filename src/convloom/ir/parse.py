@@ -11,7 +11,9 @@ from convloom.dtypes import DType, dtype_named
 from convloom.errors import IllegalProblem
 from convloom.expr import Expr, parse, sym
 from convloom.ir.ops import (
+    Address,
     Allocate,
+    Argument,
     Barrier,
     Binary,
     Buffer,
@@ -20,6 +22,7 @@ from convloom.ir.ops import (
     Convert,
     For,
     If,
+    Instruct,
     Kernel,
     LaunchScalar,
     Let,
@@ -27,6 +30,7 @@ from convloom.ir.ops import (
     MultiplyAdd,
     Parameter,
     Read,
+    Registers,
     Scope,
     Splat,
     Statement,
@@ -35,6 +39,7 @@ from convloom.ir.ops import (
 )
 from convloom.ir.symbols import BLOCK_ID, thread_id
 from convloom.ir.text import BINARY_NAMES, INDENT
+from convloom.target.catalogue import row_named
 
 _NAMED = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?(?:~(\d+))?")
 _DECLARED = re.compile(r"(\w+) ([a-z]+\d*)(?:x(\d+))?\[(\d+)\]")
@@ -205,6 +210,22 @@ class _Reader:
         self.place += 1
         return If(self._expression(rest), self._body(depth + 1))
 
+    def instruct(self, rest: str, depth: int) -> Statement:
+        self.place += 1
+        name, _, arguments = rest.partition(" (")
+        call = ast.parse(f"f({arguments}", mode="eval").body
+        assert isinstance(call, ast.Call)
+        return Instruct(row_named(name), tuple((str(word.arg), self._argument(word.value)) for word in call.keywords))
+
+    def _argument(self, node: ast.expr) -> Argument:
+        name = _called(node)
+        if not isinstance(node, ast.Call) or name not in ("registers", "address", "index"):
+            raise IllegalProblem(f"an argument is registers, address or index; got {ast.unparse(node)!r}; correct it")
+        if name == "index":
+            return self._index(node, 0)
+        buffer, index = self.buffers[ast.unparse(node.args[0])], self._index(node, 1)
+        return Address(buffer, index) if name == "address" else Registers(buffer, index, _integer(node.args[2]))
+
     def barrier(self, rest: str, depth: int) -> Statement:
         self.place += 1
         return Barrier()
@@ -265,6 +286,7 @@ _STATEMENTS: dict[str, Callable[[_Reader, str, int], Statement]] = {
     "write": _Reader.write,
     "for": _Reader.loop,
     "when": _Reader.when,
+    "do": _Reader.instruct,
     "barrier": _Reader.barrier,
     "#": _Reader.comment,
 }

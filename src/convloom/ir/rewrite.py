@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from convloom.expr import Expr
 from convloom.ir.ops import (
+    Argument,
     Binary,
     Buffer,
     Convert,
     For,
     If,
+    Instruct,
     Let,
     MultiplyAdd,
     Read,
@@ -59,12 +61,21 @@ def _map_statement(statement: Statement, on_expr: ExprMap) -> Statement:
             return replace(statement, index=on_expr(statement.index), value=new_value, mask=mask)
         case For():
             return replace(statement, extent=on_expr(statement.extent), body=map_statements(statement.body, on_expr))
+        case Instruct():
+            return replace(statement, arguments=_map_arguments(statement.arguments, on_expr))
         case If():
             return replace(
                 statement, condition=on_expr(statement.condition), body=map_statements(statement.body, on_expr)
             )
         case _:
             return statement
+
+
+def _map_arguments(arguments: tuple[tuple[str, Argument], ...], on_expr: ExprMap) -> tuple[tuple[str, Argument], ...]:
+    return tuple(
+        (name, on_expr(item) if isinstance(item, Expr) else replace(item, index=on_expr(item.index)))
+        for name, item in arguments
+    )
 
 
 def values_in(value: Value) -> Iterator[Value]:
@@ -112,6 +123,8 @@ def statement_expressions(statement: Statement) -> Iterator[Expr]:
             yield statement.extent
         case If():
             yield statement.condition
+        case Instruct():
+            yield from (item if isinstance(item, Expr) else item.index for _, item in statement.arguments)
         case _:
             pass
     for value in statement_values(statement):
@@ -138,10 +151,21 @@ def _map_statement_buffers(statement: Statement, place: Place) -> Statement:
             buffer, index = place(statement.buffer, statement.index)
             value = statement.value if isinstance(statement.value, Expr) else _moved(statement.value, place)
             return replace(statement, buffer=buffer, index=index, value=value)
+        case Instruct():
+            return replace(
+                statement, arguments=tuple((name, _placed(item, place)) for name, item in statement.arguments)
+            )
         case For() | If():
             return replace(statement, body=map_buffers(statement.body, place))
         case _:
             return statement
+
+
+def _placed(item: Argument, place: Place) -> Argument:
+    if isinstance(item, Expr):
+        return item
+    buffer, index = place(item.buffer, item.index)
+    return replace(item, buffer=buffer, index=index)
 
 
 def _moved(value: Value, place: Place) -> Value:

@@ -25,7 +25,9 @@ from collections.abc import Iterator
 from convloom.dtypes import DType
 from convloom.expr import Expr, free_symbols, to_text
 from convloom.ir.ops import (
+    Address,
     Allocate,
+    Argument,
     Barrier,
     Binary,
     BinaryOp,
@@ -35,12 +37,14 @@ from convloom.ir.ops import (
     Convert,
     For,
     If,
+    Instruct,
     Kernel,
     LaunchScalar,
     Let,
     MultiplyAdd,
     Parameter,
     Read,
+    Registers,
     Splat,
     Statement,
     Value,
@@ -129,10 +133,23 @@ def statement_text(statement: Statement) -> str:
             return f"for {named(statement.variable)} < {to_text(statement.extent)} {statement.kind.value}"
         case If():
             return f"when {to_text(statement.condition)}"
+        case Instruct():
+            arguments = ", ".join(f"{name}={_argument(item)}" for name, item in statement.arguments)
+            return f"do {statement.row.name} ({arguments})"
         case Barrier():
             return "barrier"
         case Comment():
             return f"# {statement.text}"
+
+
+def _argument(item: Argument) -> str:
+    match item:
+        case Registers():
+            return f"registers({item.buffer.name}, {to_text(item.index)}, {item.count})"
+        case Address():
+            return f"address({item.buffer.name}, {to_text(item.index)})"
+        case Expr():
+            return f"index({to_text(item)})"
 
 
 def _declared(buffer: Buffer) -> str:

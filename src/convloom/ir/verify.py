@@ -13,11 +13,13 @@ from convloom.ir.ops import (
     Buffer,
     For,
     If,
+    Instruct,
     Kernel,
     Let,
     LoopKind,
     MultiplyAdd,
     Read,
+    Registers,
     Scope,
     Statement,
     Value,
@@ -89,6 +91,8 @@ def _unallocated(body: Body, known: frozenset[Buffer]) -> Iterator[str]:
 
 
 def _touched(statement: Statement) -> Iterator[Buffer]:
+    if isinstance(statement, Instruct):
+        yield from (item.buffer for _, item in statement.arguments if not isinstance(item, Expr))
     if isinstance(statement, Write):
         yield statement.buffer
     for value in statement_values(statement):
@@ -128,6 +132,10 @@ def check_local_bounds(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
 
 def _local_accesses(statement: Statement) -> Iterator[tuple[Buffer, Expr, int]]:
     local = (Scope.SHARED, Scope.REGISTER, Scope.CONSTANT)
+    if isinstance(statement, Instruct):
+        for _, item in statement.arguments:
+            if not isinstance(item, Expr) and item.buffer.scope in local:
+                yield item.buffer, item.index, item.count if isinstance(item, Registers) else 1
     if isinstance(statement, Write) and statement.buffer.scope in local:
         lanes = 1 if isinstance(statement.value, Expr) else value_type(statement.value).lanes
         yield statement.buffer, statement.index, lanes

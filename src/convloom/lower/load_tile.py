@@ -6,12 +6,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from convloom.dtypes import DType
-from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, simplify, sym
+from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, select, simplify, sym
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Buffer, Convert, LoopKind, Read, Scope
+from convloom.ir.ops import Address, Buffer, Convert, LoopKind, Read, Scope
 from convloom.lower.separate import separate, separate_conditions
+from convloom.lower.shared_layout import SharedLayout
 from convloom.plan.tiled import Along, Transfer
+from convloom.target.instruction import Instruction
 from convloom.view import Access, View
 
 
@@ -31,11 +32,12 @@ class TileLoader:
     """Emits the code of one operand: `prepare` in front of the K loops, `load` inside."""
 
     def __init__(
-        self, source: TileSource, rows: int, depth: int, transfer: Transfer, threads: int, thread: Expr, dtype: DType
+        self, source: TileSource, layout: SharedLayout, transfer: Transfer, threads: int, thread: Expr, stages: int
     ) -> None:
-        self._source, self._transfer, self._dtype = source, transfer, dtype
-        self.row_length = rows + transfer.pad
-        self.shared = Buffer(f"{source.name}_tile", dtype, Scope.SHARED, depth * self.row_length)
+        self._source, self._transfer, self._dtype = source, transfer, layout.dtype
+        self.layout = layout
+        self.shared = Buffer(f"{source.name}_tile", layout.dtype, Scope.SHARED, stages * layout.size)
+        rows, depth = layout.rows, layout.depth
         vectors = rows * depth // transfer.vector
         self._rounds = -(-vectors // threads)
         self._round = const(0) if self._rounds == 1 else sym(f"{source.name}_i", lo=0, hi=self._rounds - 1)
@@ -73,13 +75,40 @@ class TileLoader:
             if self._mask is not None:
                 builder.write(self._mask, self._round, simplify(mask))
 
-    def load(self, builder: IrBuilder) -> None:
-        """Global -> registers -> shared, all threads together, every number converted to the tile's type."""
+    def load(self, builder: IrBuilder, stage: Expr, copy: Instruction | None) -> None:
+        """Global -> shared, all threads together, into the stage that begins at the given number of the buffer.
+
+        By the asynchronous copy instruction where one is given, else through registers, converted to the tile's type.
+        """
         with self._each_access(builder):
             name = self._source.name
             offset = builder.let(f"{name}_at", self._kept(builder, self._offset.fixed) + self._offset.moving)
-            value = Read(self._source.buffer, offset, self._transfer.vector, self._mask_value(builder))
-            self._store(builder, Convert(value, self._dtype))
+            mask = self._mask_value(builder)
+            if copy is not None:
+                self._copy(builder, copy, stage, offset, mask)
+                return
+            value = Read(self._source.buffer, offset, self._transfer.vector, mask)
+            self._store(builder, stage, Convert(value, self._dtype))
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of one access if it can go to shared memory as it is: same type, consecutive in both; else 0."""
+        same = self._source.buffer.dtype is self._dtype
+        return self._transfer.vector * self._dtype.nbytes if same and self._lies_consecutively else 0
+
+    @property
+    def _lies_consecutively(self) -> bool:
+        return self._transfer.vector == 1 or (self._transfer.along is Along.K) == self.layout.k_fastest
+
+    def _copy(self, builder: IrBuilder, copy: Instruction, stage: Expr, offset: Expr, mask: Expr | None) -> None:
+        nbytes = const(self.copied_bytes)
+        taken = nbytes if mask is None else select(mask, nbytes, 0)
+        builder.instruct(
+            copy,
+            destination=Address(self.shared, stage + self.layout.index(self._row, self._k)),
+            source=Address(self._source.buffer, offset),
+            source_bytes=taken,
+        )
 
     @contextmanager
     def _each_access(self, builder: IrBuilder) -> Generator[None]:
@@ -108,16 +137,16 @@ class TileLoader:
         terms += split.others
         return simplify(all_of(*terms)) if terms else None
 
-    def _store(self, builder: IrBuilder, value: Convert) -> None:
-        start = self._k * self.row_length + self._row
+    def _store(self, builder: IrBuilder, stage: Expr, value: Convert) -> None:
+        start = stage + self.layout.index(self._row, self._k)
         vector = self._transfer.vector
-        if vector == 1 or self._transfer.along is Along.ROW:
+        if self._lies_consecutively:
             builder.write(self.shared, start, value)
             return
         staging = builder.allocate(Buffer(f"{self._source.name}_vector", self._dtype, Scope.REGISTER, vector))
         builder.write(staging, 0, value)
         with builder.loop("e", vector, LoopKind.UNROLLED) as e:
-            builder.write(self.shared, start + e * self.row_length, Read(staging, e))
+            builder.write(self.shared, start + e * self.layout.line, Read(staging, e))
 
 
 def _position(index: Expr, rows: int, depth: int, transfer: Transfer) -> tuple[Expr, Expr]:

@@ -21,9 +21,14 @@ from convloom.plan.access_facts import (
 from convloom.plan.estimate import Workload
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_resources, store_width, transfer_for
-from convloom.plan.tiled import TiledPlan
+from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
+from convloom.target.catalogue import rows_for
+from convloom.target.instruction import Family
+
+_MATRIX_BITS = 16
+_PAIR = 2  # neighbouring columns that a lane holds of a fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,9 @@ class TileShape:
     chunk_m: int
     chunk_n: int
     lanes: int
+    row: str = SCALAR
+    stages: int = 1
+    pad: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[
             _faster(strides_a, order.merged, m),
             _faster(strides_b, order.merged, n),
             store_width(contraction, merged, target),
-            _workload(contraction, order, m, n, g),
+            _workload(contraction, target, order, m, n, g),
         )
 
 
@@ -107,7 +115,7 @@ def _faster(strides: dict[str, int], first: tuple[str, ...], second: tuple[str, 
 
 
 def _workload(
-    contraction: Contraction, order: KOrder, m: tuple[str, ...], n: tuple[str, ...], g: tuple[str, ...]
+    contraction: Contraction, target: Target, order: KOrder, m: tuple[str, ...], n: tuple[str, ...], g: tuple[str, ...]
 ) -> Workload:
     extents = {axis.name: axis.extent for axis in contraction.axes}
     per_phase = [
@@ -129,6 +137,7 @@ def _workload(
         contraction.phase_count,
         contraction.acc.name,
         contraction.acc.nbytes,
+        target.matrix_rate(contraction.a.dtype),
         contraction.a.dtype.nbytes,
         contraction.b.dtype.nbytes,
         contraction.c.dtype.nbytes,
@@ -157,10 +166,12 @@ def _split_cost(contraction: Contraction, operand: Operand, order: KOrder) -> fl
 # --- tile shapes ----------------------------------------------------------------------------------------------------
 
 
-def tile_shapes(target: Target, acc: DType, n: int) -> tuple[TileShape, ...]:
+def tile_shapes(target: Target, contraction: Contraction, n: int) -> tuple[TileShape, ...]:
     """The tile sizes tried on a target for n columns: no wider vectors than they fill."""
+    acc = contraction.acc
     if target.vector_bits <= 32:
-        return _thread_shapes()
+        rows = _matrix_rows(target, contraction.a.dtype, contraction.b.dtype, acc)
+        return (*(shape for row in rows for shape in _matrix_shapes(row)), *_thread_shapes())
     lanes = min(target.math_lanes(acc), 1 << max(n - 1, 1).bit_length())
     return _vector_shapes(max(lanes, target.math_lanes(acc) // 4))
 
@@ -176,6 +187,33 @@ def _vector_shapes(lanes: int) -> tuple[TileShape, ...]:
     ):
         thread_n = lanes * vectors
         shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 1, lanes, lanes))
+    return tuple(shapes)
+
+
+def _matrix_rows(target: Target, a: DType, b: DType, acc: DType) -> tuple[str, ...]:
+    """The matrix instruction with the deepest k for these types (16-bit ones: their tiles need no re-ordering)."""
+    if a.bits != _MATRIX_BITS or target.matrix_rate(a) == 0:
+        return ()
+    fitting = [
+        row
+        for row in rows_for(target.arch, Family.MATRIX_MULTIPLY)
+        if tuple(row.fragment(name).dtype for name in "abd") == (a, b, acc)
+    ]
+    return tuple(row.name for row in sorted(fitting, key=lambda row: -row.shape[2])[:1])
+
+
+@lru_cache(maxsize=16)
+def _matrix_shapes(row: str) -> tuple[TileShape, ...]:
+    shapes: list[TileShape] = []
+    for (thread_m, thread_n), (rows, columns), block_k, stages in product(
+        ((64, 64), (64, 32), (32, 64), (32, 32), (16, 64), (16, 32), (64, 16)),
+        ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (1, 4), (4, 1)),
+        (32, 64),
+        (3, 4),
+    ):
+        shapes.append(
+            TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 16, 8, 1, row, stages, 8)
+        )
     return tuple(shapes)
 
 
@@ -195,7 +233,7 @@ def _thread_shapes() -> tuple[TileShape, ...]:
 def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vectors: bool) -> TiledPlan:
     """The plan of one shape in one arrangement; `vectors` False: every access moves one number."""
     limit = 1 << 30 if vectors else 1
-    store = min(arrangement.store, shape.chunk_n, limit)
+    store = min(arrangement.store, shape.chunk_n, limit, _PAIR if shape.row != SCALAR else limit)
     if shape.lanes > 1 and store < shape.lanes:
         store = 1
     return TiledPlan(
@@ -219,6 +257,7 @@ def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vect
             arrangement.a_prefers_k,
             shape.block_m,
             shape.block_k,
+            shape.pad,
         ),
         transfer_for(
             min(arrangement.b_row, limit),
@@ -226,10 +265,13 @@ def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vect
             arrangement.b_prefers_k,
             shape.block_n,
             shape.block_k,
+            shape.pad,
         ),
         store,
         index_bits,
         arrangement.swap,
+        shape.row,
+        shape.stages,
     )
 
 
@@ -244,12 +286,16 @@ def candidates(
 ) -> Iterator[tuple[TiledPlan, Arrangement]]:
     """Every combination of the arrangements and (every n-th of) the shapes that respects the target's limits."""
     for arrangement in among:
-        shapes = tile_shapes(target, contraction.acc, arrangement.work.n)
+        shapes = tile_shapes(target, contraction, arrangement.work.n)
         fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
         for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
-            if check_resources(plan, contraction.acc.nbytes, target) is None:
+            if check_resources(plan, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
                 yield plan, arrangement
+
+
+def _least(shape: TileShape, matrix: int) -> int:
+    return 1 if shape.row == SCALAR else matrix
 
 
 def _smallest(shapes: tuple[TileShape, ...]) -> list[TileShape]:
@@ -261,7 +307,7 @@ def _smallest(shapes: tuple[TileShape, ...]) -> list[TileShape]:
 def _wasteful(shape: TileShape, work: Workload) -> bool:
     """Tiles that are more than twice what the problem fills."""
     return (
-        (shape.block_m > 1 and shape.block_m > work.m * 2)
-        or (shape.block_n > shape.lanes and shape.block_n > work.n * 2)
+        (shape.block_m > _least(shape, 16) and shape.block_m > work.m * 2)
+        or (shape.block_n > max(shape.lanes, _least(shape, 32)) and shape.block_n > work.n * 2)
         or (shape.block_k > 4 and shape.block_k > work.k * 2)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convloom.plan.tiled import TiledPlan
+from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.target.arch import Target
 
 
@@ -20,6 +20,7 @@ class Workload:
     phases: int
     acc_name: str
     acc_bytes: int
+    matrix_rate: float  # multiply-adds of matrix instructions a clock and multiprocessor; 0: none
     a_bytes: int  # bytes of one number
     b_bytes: int
     c_bytes: int
@@ -46,6 +47,8 @@ _SCATTER_CYCLES = 1.0  # one number stored to shared memory across rows
 _STEP_CYCLES = {True: 12.0, False: 40.0}  # loop and barrier overhead of one K tile, per thread or per block
 _BLOCK_CYCLES = {True: 300.0, False: 1500.0}  # decoding, clearing, epilogue set-up of one block
 _STORE_CYCLES = {True: 2.0, False: 8.0}
+_LATENCY_CYCLES = 700.0  # from asking device memory to having the data in shared memory
+_REGISTER_FILE = 65536  # 32-bit registers of a multiprocessor
 
 
 def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
@@ -54,22 +57,28 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
     tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n)
     blocks = max(tiles * work.g * work.phases, 1)
     steps = work.serial * -(-work.k // plan.block_k)
-    per_block = _vector_block(plan, work, target, steps) if vector_machine else _thread_block(plan, work, target, steps)
-    resident = (
-        1 if vector_machine else max(1, min(target.resident_threads // plan.threads, _shared_limit(plan, work, target)))
-    )
-    waves = (
-        -(-blocks // target.processors)
-        if resident == 1
-        else max(1.0, blocks / (target.processors * resident)) * resident
-    )
+    if vector_machine:
+        waves, per_block = -(-blocks // target.processors), _vector_block(plan, work, target, steps)
+    else:
+        resident = min(_resident(plan, work, target), max(1, -(-blocks // target.processors)))
+        waves = max(1.0, blocks / (target.processors * resident)) * resident
+        per_block = _thread_block(plan, work, target, steps, resident)
     compute = waves * per_block / (target.clock_ghz * 1e9)
     memory = _traffic(plan, work, tiles) / (target.bandwidth_gbs * 1e9)
     return Cost(max(compute, memory), compute, memory, blocks)
 
 
-def _shared_limit(plan: TiledPlan, work: Workload, target: Target) -> int:
-    return max(1, 4 * target.max_shared_bytes // max(plan.shared_numbers() * work.acc_bytes, 1))
+def _resident(plan: TiledPlan, work: Workload, target: Target) -> int:
+    """Blocks that one multiprocessor holds at a time."""
+    shared = plan.shared_numbers() * (work.acc_bytes if plan.row == SCALAR else work.a_bytes)
+    return max(
+        1,
+        min(
+            target.resident_threads // plan.threads,
+            target.max_shared_bytes // max(shared, 1),
+            _REGISTER_FILE // (plan.threads * plan.registers()),
+        ),
+    )
 
 
 def _accesses(plan: TiledPlan) -> tuple[float, float]:
@@ -100,18 +109,25 @@ def _vector_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -
     return steps * step + stores + _BLOCK_CYCLES[True]
 
 
-def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -> float:
-    """Cycles of one block with a multiprocessor to itself."""
-    rate = dict(target.multiply_adds)[work.acc_name]
-    fragments = plan.thread_m / plan.chunk_m + plan.thread_n / plan.chunk_n
-    arithmetic = plan.block_m * plan.block_n * plan.block_k / rate
-    shared = plan.threads * fragments * plan.block_k / 8.0
+def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, resident: int) -> float:
+    """Cycles of one block while `resident` blocks share a multiprocessor."""
+    numbers = plan.block_m * plan.block_n * plan.block_k
+    if plan.row == SCALAR:
+        arithmetic = numbers / dict(target.multiply_adds)[work.acc_name]
+        fragments = plan.thread_m / plan.chunk_m + plan.thread_n / plan.chunk_n
+        shared = plan.threads * fragments * plan.block_k / 8.0
+    else:
+        arithmetic = numbers / work.matrix_rate
+        units = plan.units_m * plan.units_n
+        shared = units * (plan.thread_m + plan.thread_n) * plan.block_k * work.a_bytes / 128.0
     accesses, scattered = _accesses(plan)
     split = (work.a_split_cost + work.b_split_cost) / 2
     loads = (accesses * _ACCESS_CYCLES[False] * split + scattered * _SCATTER_CYCLES) / 32.0
-    idle = max(1.0, 128.0 / plan.threads)
+    idle = max(1.0, 128.0 / (plan.threads * resident))
+    work_cycles = (max(arithmetic, shared) + loads) * idle + _STEP_CYCLES[False]
+    hidden = resident * max(plan.stages - 1, 1)
     stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES[False] / 32.0
-    return steps * ((max(arithmetic, shared) + loads) * idle + _STEP_CYCLES[False]) + stores + _BLOCK_CYCLES[False]
+    return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + stores + _BLOCK_CYCLES[False]
 
 
 def _traffic(plan: TiledPlan, work: Workload, tiles: int) -> float:

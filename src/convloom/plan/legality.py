@@ -9,9 +9,11 @@ from math import gcd
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
-from convloom.plan.tiled import Along, TiledPlan, Transfer
+from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
+from convloom.target.catalogue import rows_for
+from convloom.target.instruction import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,14 @@ def check_plan(plan: TiledPlan, contraction: Contraction, target: Target) -> Inf
     return None
 
 
-def check_resources(plan: TiledPlan, acc_bytes: int, target: Target) -> str | None:
-    """The rules that depend on tile sizes alone; cheap enough for every candidate."""
+def check_resources(plan: TiledPlan, acc_bytes: int, operand_bytes: int, target: Target) -> str | None:
+    """The rules that depend on tile sizes alone; cheap enough for every candidate.
+
+    `operand_bytes`: of a number of A and B, which matrix instructions keep as they are in shared memory.
+    """
     if plan.threads > target.max_threads:
         return f"a block has at most {target.max_threads} threads on {target.name}; this plan has {plan.threads}"
-    shared = plan.shared_numbers() * acc_bytes
+    shared = plan.shared_numbers() * (acc_bytes if plan.row == SCALAR else operand_bytes)
     if shared > target.max_shared_bytes:
         return (
             f"a block has {target.max_shared_bytes} bytes of shared memory on {target.name}; this plan needs {shared}"
@@ -151,19 +156,43 @@ def _varies_along_n(bias: Operand, contraction: Contraction) -> bool:
 
 
 def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
-    return check_resources(plan, contraction.acc.nbytes, target)
+    return check_resources(plan, contraction.acc.nbytes, contraction.a.dtype.nbytes, target)
+
+
+def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    row = plan.instruction
+    if row is None:
+        copies = rows_for(target.arch, Family.ASYNC_COPY)
+        return None if plan.stages == 1 or copies else f"{target.name} has no asynchronous copies"
+    if row not in rows_for(target.arch, Family.MATRIX_MULTIPLY):
+        return f"{target.name} has no instruction {row.name}"
+    types = tuple(row.fragment(name).dtype for name in "abd")
+    given = (contraction.a.dtype, contraction.b.dtype, contraction.acc)
+    if types != given:
+        return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {', '.join(map(str, given))}"
+    m, n, k = row.shape
+    for name, size, unit in (
+        ("thread_m", plan.thread_m, m),
+        ("thread_n", plan.thread_n, 2 * n),
+        ("block_k", plan.block_k, k),
+    ):
+        if size % unit:
+            return f"{name} must be a multiple of {unit} for {row.name}; got {size}"
+    if plan.store > 2 or plan.lanes != 1:
+        return f"fragments of {row.name} hold pairs of columns; got store {plan.store} and lanes {plan.lanes}"
+    return None
 
 
 def _index_bits(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
     return None if plan.index_bits in (32, 64) else f"index math has 32 or 64 bits; got {plan.index_bits}"
 
 
-def transfer_for(row_width: int, k_width: int, prefer_k: bool, rows: int, depth: int) -> Transfer:
+def transfer_for(row_width: int, k_width: int, prefer_k: bool, rows: int, depth: int, pad: int) -> Transfer:
     """The transfer of a tile: along the direction that moves more numbers at once, else the one of smaller strides."""
     row, deep = gcd(row_width, rows), gcd(k_width, depth)
     if deep > row or (deep == row and prefer_k):
-        return Transfer(Along.K, deep, 0)
-    return Transfer(Along.ROW, row, 0)
+        return Transfer(Along.K, deep, pad)
+    return Transfer(Along.ROW, row, pad)
 
 
 RULES: tuple[Check, ...] = (
@@ -174,6 +203,7 @@ RULES: tuple[Check, ...] = (
     _lanes_fit,
     _phase_axes_serial,
     _index_bits,
+    _instruction_fits,
     _resources,
     _widths_allowed,
 )

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from convloom.errors import Infeasible
+from convloom.target.catalogue import row_named
+from convloom.target.instruction import Instruction
+
+SCALAR = "fma"
+"""In place of an instruction's name: multiply-adds of single threads."""
 
 
 class Along(Enum):
@@ -55,29 +60,50 @@ class TiledPlan:
     store: int  # numbers per store of C, along n
     index_bits: int
     swap: bool  # the contraction's A and M act as B and N
+    row: str = SCALAR  # the matrix instruction that multiplies, by its name in the catalogue
+    stages: int = 1  # K tiles in shared memory at a time
 
     @property
-    def threads_m(self) -> int:
-        """Threads of a block along m."""
+    def instruction(self) -> Instruction | None:
+        """The matrix instruction; None where single threads multiply."""
+        return None if self.row == SCALAR else row_named(self.row)
+
+    @property
+    def unit_lanes(self) -> int:
+        """Threads that multiply together."""
+        return 1 if self.row == SCALAR else row_named(self.row).lanes
+
+    @property
+    def units_m(self) -> int:
+        """Units (threads, or subgroups) of a block along m."""
         return self.block_m // self.thread_m
 
     @property
-    def threads_n(self) -> int:
-        """Threads of a block along n."""
+    def units_n(self) -> int:
+        """Units of a block along n."""
         return self.block_n // self.thread_n
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.threads_m * self.threads_n
+        return self.units_m * self.units_n * self.unit_lanes
 
     def shared_numbers(self) -> int:
         """Numbers that one block keeps in shared memory."""
-        return self.block_k * (self.block_m + self.a.pad + self.block_n + self.b.pad)
+        lines_a = self.block_m if self._k_fastest(self.a) else self.block_k
+        lines_b = self.block_n if self._k_fastest(self.b) else self.block_k
+        tiles = self.block_k * (self.block_m + self.block_n)
+        return self.stages * (tiles + lines_a * self.a.pad + lines_b * self.b.pad)
+
+    def _k_fastest(self, transfer: Transfer) -> bool:
+        return self.row != SCALAR and transfer.along is Along.K
 
     def registers(self) -> int:
         """Estimate of the numbers a thread keeps in registers: accumulators, fragments, index math."""
-        return self.thread_m * self.thread_n + self.thread_m + self.thread_n + 24
+        if self.row == SCALAR:
+            return self.thread_m * self.thread_n + self.thread_m + self.thread_n + 24
+        fragments = self.thread_m // 16 * 4 + self.thread_n // 8 * 2
+        return self.thread_m * self.thread_n // self.unit_lanes + fragments + 48
 
 
 def _axes(names: tuple[str, ...]) -> str:
@@ -91,6 +117,7 @@ def plan_text(plan: TiledPlan) -> str:
         f" chunk={plan.chunk_m}x{plan.chunk_n} lanes={plan.lanes} unroll={int(plan.unroll_k)}"
         f" g={_axes(plan.g)} m={_axes(plan.m)} n={_axes(plan.n)} serial={_axes(plan.serial)} k={_axes(plan.merged)}"
         f" a={plan.a} b={plan.b} store={plan.store} index={plan.index_bits} swap={int(plan.swap)}"
+        f" row={plan.row} stages={plan.stages}"
     )
 
 
@@ -111,6 +138,8 @@ _FIELDS = (
     "store",
     "index",
     "swap",
+    "row",
+    "stages",
 )
 
 
@@ -136,6 +165,8 @@ def parse_plan(text: str) -> TiledPlan:
         store=_number(fields, "store"),
         index_bits=_number(fields, "index"),
         swap=bool(_number(fields, "swap")),
+        row=_row(fields["row"]),
+        stages=max(_number(fields, "stages"), 1),
     )
 
 
@@ -171,6 +202,12 @@ def _number(fields: dict[str, str], name: str) -> int:
 
 def _names(text: str) -> tuple[str, ...]:
     return () if text == "-" else tuple(text.split(","))
+
+
+def _row(name: str) -> str:
+    if name != SCALAR:
+        row_named(name)
+    return name
 
 
 def _transfer(fields: dict[str, str], name: str) -> Transfer:

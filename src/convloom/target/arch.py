@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from convloom.artifact import Language
-from convloom.dtypes import F32, F64, S32, DType
+from convloom.dtypes import BF16, F16, F32, F64, S32, DType
 from convloom.errors import UnsupportedTarget
 
 
@@ -28,12 +28,17 @@ class Target:
     access_bits: int  # widest load or store of one thread
     vector_bits: int  # width of one arithmetic register; 32 where each thread computes scalars
     multiply_adds: tuple[tuple[str, float], ...]  # per clock and multiprocessor, by accumulator type name
+    matrix_multiply_adds: tuple[tuple[str, float], ...]  # the same for matrix instructions, by operand type name
     bandwidth_gbs: float  # device memory
     max_blocks: int  # in the first grid dimension
 
     def math_lanes(self, accumulator: DType) -> int:
         """Numbers that one arithmetic instruction of a thread handles."""
         return max(1, self.vector_bits // accumulator.bits) if self.vector_bits > 32 else 1
+
+    def matrix_rate(self, operand: DType) -> float:
+        """Multiply-adds per clock and multiprocessor of matrix instructions on this operand type; 0 if there are none."""
+        return dict(self.matrix_multiply_adds).get(operand.name, 0.0)
 
     def multiply_add_rate(self, accumulator: DType) -> float:
         """Multiply-adds per clock and multiprocessor."""
@@ -53,6 +58,7 @@ CPU = Target(
     access_bits=512,
     vector_bits=512,
     multiply_adds=((F32.name, 16.0), (F64.name, 8.0), (S32.name, 8.0)),
+    matrix_multiply_adds=(),
     bandwidth_gbs=10.0,
     max_blocks=2**62,
 )
@@ -70,6 +76,7 @@ OPENCL = Target(
     access_bits=128,
     vector_bits=32,
     multiply_adds=((F32.name, 128.0), (F64.name, 4.0), (S32.name, 32.0)),
+    matrix_multiply_adds=(),
     bandwidth_gbs=200.0,
     max_blocks=2**31 - 1,
 )
@@ -81,12 +88,13 @@ SM_80 = Target(
     processors=108,
     clock_ghz=1.41,
     max_threads=1024,
-    max_shared_bytes=48 * 1024,
+    max_shared_bytes=160 * 1024,
     max_registers=255,
     resident_threads=2048,
     access_bits=128,
     vector_bits=32,
     multiply_adds=((F32.name, 64.0), (F64.name, 32.0), (S32.name, 64.0)),
+    matrix_multiply_adds=((F16.name, 1024.0), (BF16.name, 1024.0)),
     bandwidth_gbs=1500.0,
     max_blocks=2**31 - 1,
 )
@@ -97,7 +105,9 @@ SM_90A = replace(
     arch="sm_90a",
     processors=132,
     clock_ghz=1.75,
+    max_shared_bytes=224 * 1024,
     multiply_adds=((F32.name, 128.0), (F64.name, 64.0), (S32.name, 64.0)),
+    matrix_multiply_adds=((F16.name, 1300.0), (BF16.name, 1300.0)),
     bandwidth_gbs=4300.0,
 )
 

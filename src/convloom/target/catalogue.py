@@ -12,6 +12,10 @@ from convloom.target.instruction import Capability, Family, Instruction, Vendor
 _FILES = (generic.ROWS, nvidia_sm80.ROWS, nvidia_sm90.ROWS, nvidia_tma.ROWS)
 
 
+EVERY_ROW = "interpret"
+"""The machine that executes rows by their semantics; it stands for sm_90a, the one with most of them."""
+
+
 @cache
 def all_rows() -> MappingProxyType[str, Instruction]:
     """Every row by name."""
@@ -29,6 +33,8 @@ def row_named(name: str) -> Instruction:
 
 def machine_of(arch: str) -> Capability:
     """What an architecture name (`sm_80`, `sm_90a`; anything else: no vendor's extras) stands for."""
+    if arch == EVERY_ROW:
+        return Capability(Vendor.NVIDIA, 90, only=True)
     if not arch.startswith("sm_"):
         return Capability()
     return Capability(Vendor.NVIDIA, int(arch[3:].rstrip("af")), only=arch.endswith("a"))

@@ -14,6 +14,7 @@ from convloom.expr import Expr
 from convloom.ir.interpret.access import combined, write_global, write_shared
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
+from convloom.ir.interpret.instructions import execute
 from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.registers import write_register
 from convloom.ir.interpret.values import evaluate, read
@@ -23,6 +24,7 @@ from convloom.ir.ops import (
     Comment,
     For,
     If,
+    Instruct,
     Let,
     LoopKind,
     Read,
@@ -54,6 +56,8 @@ def _run(chunk: Chunk, statement: Statement, path: str) -> None:
             _masked(chunk, condition, statement.body, path)
         case Allocate():
             chunk.allocate(statement.buffer)
+        case Instruct():
+            execute(chunk, statement)
         case Barrier():
             _barrier(chunk)
 

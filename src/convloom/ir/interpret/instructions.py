@@ -1,0 +1,155 @@
+"""Executes instruction rows: register arrays as words of subgroups, addresses as bytes of the machine's memories.
+
+Rows work on arrays of shape (blocks, subgroups, lanes, registers), the interpreter on (registers, threads, blocks).
+An asynchronous copy lands at once here, the earliest moment that its definition allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from convloom.errors import InternalError, NotYetSupported
+from convloom.ir.interpret.access import read_global, read_shared, write_global, write_shared, zeroed
+from convloom.ir.interpret.chunk import Chunk
+from convloom.ir.interpret.memory import Array, Bools
+from convloom.ir.interpret.registers import read_register, write_register
+from convloom.ir.ops import Address, Argument, Buffer, Instruct, Registers, Scope
+from convloom.target.instruction import Direction, Instruction, OperandKind
+from convloom.target.memory import Space
+
+_SPACE_STEP = 1 << 40  # between the made-up addresses of two global buffers
+_SCOPES = {Space.SHARED: Scope.SHARED, Space.GLOBAL: Scope.GLOBAL}
+
+
+def execute(chunk: Chunk, statement: Instruct) -> None:
+    """Runs the row for all subgroups of all blocks; written registers are stored back."""
+    row, arguments = statement.row, dict(statement.arguments)
+    memory = ChunkMemory(chunk, row)
+    values = {
+        name: _value(chunk, memory, row, name, item)
+        for name, item in arguments.items()
+        if row.operand(name).direction is not Direction.OUT
+    }
+    active = None if chunk.active is None else _grouped(chunk, row, np.broadcast_to(chunk.active, chunk.shape)[None])
+    active = None if active is None else active[..., 0]
+    if row.lanes > 1 and active is not None and not (active.all(axis=-1) | ~active.any(axis=-1)).all():
+        raise InternalError(
+            f"all {row.lanes} lanes of a subgroup must execute {row.name}; some are masked; report this"
+        )
+    for name, words in row.execute(values, memory, active).items():
+        _store(chunk, arguments[name], words)
+
+
+def _grouped(chunk: Chunk, row: Instruction, values: Array) -> Array:
+    """(registers, threads, blocks) -> (blocks, subgroups, lanes, registers); rows of one lane: (blocks, threads, ..)."""
+    threads, blocks = chunk.shape
+    whole = np.broadcast_to(values, (len(values), threads, blocks)).transpose(2, 1, 0)
+    if row.lanes == 1:
+        return whole
+    return whole.reshape(blocks, threads // row.lanes, row.lanes, len(values))
+
+
+def _value(chunk: Chunk, memory: ChunkMemory, row: Instruction, name: str, item: Argument) -> Any:
+    operand = row.operand(name)
+    if isinstance(item, Registers):
+        held = read_register(chunk, item.buffer, chunk.index(item.index), item.count)
+        words = np.ascontiguousarray(held).view(np.dtype(f"u{held.dtype.itemsize}"))
+        return np.ascontiguousarray(_grouped(chunk, row, words))
+    if isinstance(item, Address):
+        number = memory.base(item.buffer) + np.asarray(chunk.index(item.index), np.int64) * item_bytes(item.buffer)
+    else:
+        number = chunk.index(item)
+        if operand.kind is OperandKind.IMMEDIATE:
+            return int(number)
+    spread = np.broadcast_to(np.asarray(number, np.int64), chunk.shape)[None]
+    return np.ascontiguousarray(_grouped(chunk, row, spread)).astype(operand.register.word)
+
+
+def _store(chunk: Chunk, item: Argument, words: Array) -> None:
+    if not isinstance(item, Registers):
+        raise InternalError(f"an instruction writes registers; got {item!r}; report this")
+    threads, blocks = chunk.shape
+    dtype = chunk.registers[item.buffer.name].values.dtype
+    values = np.ascontiguousarray(words).view(dtype).reshape(blocks, threads, item.count).transpose(2, 1, 0)
+    write_register(chunk, item.buffer, chunk.index(item.index), values, chunk.active)
+
+
+def item_bytes(buffer: Buffer) -> int:
+    """Bytes of one number of a buffer that instructions may address."""
+    if buffer.dtype is None:
+        raise InternalError(f"instructions do not address index arrays; got {buffer.name}; report this")
+    return buffer.dtype.nbytes
+
+
+class ChunkMemory:
+    """The chunk's memories behind the byte interface of `target.memory.Memory`; accesses are checked as any others."""
+
+    def __init__(self, chunk: Chunk, row: Instruction) -> None:
+        self._chunk = chunk
+        self._row = row
+        self._buffers: dict[Scope, list[Buffer]] = {Scope.SHARED: [], Scope.GLOBAL: []}
+
+    def base(self, buffer: Buffer) -> int:
+        """A made-up byte address at which the buffer begins."""
+        known = self._buffers[buffer.scope]
+        if buffer not in known:
+            known.append(buffer)
+        return known.index(buffer) * _SPACE_STEP
+
+    def load(self, space: Space, addresses: Array, nbytes: int, active: Bools | None = None) -> Array:
+        """See `target.memory.Memory`."""
+        buffer, places, taken = self._places(space, addresses, active)
+        read = read_shared if buffer.scope is Scope.SHARED else read_global
+        values = zeroed(read(self._chunk, buffer, places, nbytes // item_bytes(buffer), taken), taken)
+        threads, blocks = self._chunk.shape
+        whole = np.broadcast_to(values, (len(values), threads, blocks)).transpose(2, 1, 0)
+        raw = np.ascontiguousarray(whole).view(np.uint8).reshape(*self._lane_shape(addresses), nbytes)
+        return raw[..., : addresses.shape[-1], :]
+
+    def store(self, space: Space, addresses: Array, data: Array, active: Bools | None = None) -> None:
+        """See `target.memory.Memory`."""
+        buffer, places, taken = self._places(space, addresses, active)
+        nbytes = data.shape[-1]
+        whole = np.zeros((*self._lane_shape(addresses), nbytes), np.uint8)
+        whole[..., : addresses.shape[-1], :] = data
+        threads, blocks = self._chunk.shape
+        dtype = buffer.dtype
+        assert dtype is not None
+        values = whole.reshape(blocks, threads, nbytes).view(dtype.numpy).transpose(2, 1, 0)
+        write = write_shared if buffer.scope is Scope.SHARED else write_global
+        write(self._chunk, buffer, places, values, taken)
+
+    def update(
+        self,
+        space: Space,
+        addresses: Array,
+        operand: Array,
+        combine: Callable[[Array, Array], Array],
+        active: Bools | None = None,
+    ) -> Array:
+        """See `target.memory.Memory`."""
+        raise NotYetSupported(
+            f"the interpreter has no indivisible update yet; {self._row.name} needs one; use another row"
+        )
+
+    def _lane_shape(self, addresses: Array) -> tuple[int, ...]:
+        """(blocks, threads) in the grouping of the addresses, all lanes included."""
+        threads, blocks = self._chunk.shape
+        return (blocks, threads) if addresses.ndim == 2 else (blocks, addresses.shape[1], threads // addresses.shape[1])
+
+    def _places(self, space: Space, addresses: Array, active: Bools | None) -> tuple[Buffer, Array, Bools]:
+        """(buffer, number index of every thread, which threads take part), both of shape (threads, blocks)."""
+        buffer = self._buffers[_SCOPES[space]][int(addresses.max()) // _SPACE_STEP]
+        lanes = addresses.shape[-1]
+        numbers = np.zeros(self._lane_shape(addresses), np.int64)
+        taken = np.zeros(numbers.shape, np.bool_)
+        numbers[..., :lanes] = (addresses.astype(np.int64) - self.base(buffer)) // item_bytes(buffer)
+        taken[..., :lanes] = True if active is None else active
+        threads, blocks = self._chunk.shape
+        flags = taken.reshape(blocks, threads).T
+        if self._chunk.active is not None:
+            flags = flags & self._chunk.active
+        return buffer, numbers.reshape(blocks, threads).T, flags

@@ -1,0 +1,70 @@
+"""What all parts of one tiled kernel share while it is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convloom.dtypes import F32, F64, S32, DType
+from convloom.expr import Expr, simplify
+from convloom.ir.ops import Buffer, Scope
+from convloom.ir.symbols import thread_id
+from convloom.plan.flat_axis import Merged, merged_axis
+from convloom.plan.tiled import TiledPlan
+from convloom.problem.contraction import Contraction
+from convloom.target.instruction import Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The contraction as the plan orients it, its flat axes and buffers, and where a thread stands in its block.
+
+    Units of threads (a thread, or a subgroup that multiplies together) form a grid; `unit_m`, `unit_n` are the place of the
+    thread's unit in it and `lane` its place in the unit.
+    """
+
+    contraction: Contraction
+    plan: TiledPlan
+    row: Instruction | None  # multiplies fragments; None: scalar multiply-adds
+    m: Merged
+    n: Merged
+    k: Merged
+    g: Merged
+    buffers: dict[str, Buffer]
+    thread: Expr
+    unit_m: Expr
+    unit_n: Expr
+    lane: Expr
+
+    @property
+    def merged(self) -> tuple[Merged, ...]:
+        """The flat axes."""
+        return (self.m, self.n, self.k, self.g)
+
+
+def make_frame(contraction: Contraction, plan: TiledPlan) -> Frame:
+    """The frame of a contraction that is oriented as the plan says."""
+    buffers = {
+        operand.name: Buffer(operand.name, operand.dtype, Scope.GLOBAL, written=operand is contraction.c)
+        for operand in contraction.operands
+    }
+    thread = thread_id(plan.threads)
+    unit = simplify(thread // plan.unit_lanes)
+    return Frame(
+        contraction,
+        plan,
+        plan.instruction,
+        merged_axis(contraction, "M", plan.m, plan.block_m),
+        merged_axis(contraction, "N", plan.n, plan.block_n),
+        merged_axis(contraction, "K", plan.merged, plan.block_k),
+        merged_axis(contraction, "G", plan.g),
+        buffers,
+        thread,
+        simplify(unit // plan.units_n),
+        simplify(unit % plan.units_n),
+        simplify(thread % plan.unit_lanes),
+    )
+
+
+def factor_type(contraction: Contraction) -> DType:
+    """The type in which alpha, beta and float biases act: f32, but f64 where f32 would lose digits of C (f64, s32)."""
+    return F64 if contraction.c.dtype in (F64, S32) else F32

@@ -1,0 +1,74 @@
+"""Multiplication by multiply-adds of single threads, or of vector registers along n."""
+
+from __future__ import annotations
+
+from convloom.expr import Expr
+from convloom.ir.build import IrBuilder
+from convloom.ir.ops import Buffer, Constant, LoopKind, MultiplyAdd, Read, Scope, Splat
+from convloom.lower.frame import Frame
+from convloom.lower.multiply import EmitPart, TileUse
+from convloom.lower.shared_layout import SharedLayout
+
+
+class ScalarMultiplier:
+    """Each thread owns thread_m x thread_n numbers of C, in chunks that interleave with those of the other threads."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        plan, acc = frame.plan, frame.contraction.acc
+        self._acc = Buffer("acc", acc, Scope.REGISTER, plan.thread_m * plan.thread_n, plan.lanes)
+
+    def layouts(self) -> tuple[SharedLayout, SharedLayout]:
+        """Lines of one k in the accumulator's type: conversion happens once, on the way in."""
+        plan, acc = self._frame.plan, self._frame.contraction.acc
+        return (
+            SharedLayout(acc, plan.block_m, plan.block_k, False, plan.a.pad),
+            SharedLayout(acc, plan.block_n, plan.block_k, False, plan.b.pad),
+        )
+
+    def clear(self, builder: IrBuilder) -> None:
+        """Zeros in every accumulator."""
+        lanes = self._frame.plan.lanes
+        builder.allocate(self._acc)
+        with builder.loop("i", self._acc.size // lanes, LoopKind.UNROLLED) as i:
+            builder.write(self._acc, i * lanes, Constant(0, self._frame.contraction.acc, lanes))
+
+    def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
+        """One k after the other: fragments of a row of each tile to registers, then their outer product."""
+        plan, frame, acc = self._frame.plan, self._frame, self._frame.contraction.acc
+        left = builder.allocate(Buffer("a_part", acc, Scope.REGISTER, plan.thread_m))
+        right = builder.allocate(Buffer("b_part", acc, Scope.REGISTER, plan.thread_n, plan.lanes))
+        with builder.loop("kk", plan.block_k, LoopKind.UNROLLED if plan.unroll_k else LoopKind.SERIAL) as kk:
+            with builder.loop("i", plan.thread_m // plan.chunk_m, LoopKind.UNROLLED) as i:
+                row = interleaved(i * plan.chunk_m, frame.unit_m, plan.chunk_m, plan.units_m)
+                builder.write(left, i * plan.chunk_m, Read(a.shared, a_stage + a.layout.index(row, kk), plan.chunk_m))
+            width = plan.chunk_n if plan.lanes == 1 else plan.lanes
+            with builder.loop("j", plan.thread_n // width, LoopKind.UNROLLED) as j:
+                row = interleaved(j * width, frame.unit_n, plan.chunk_n, plan.units_n)
+                builder.write(right, j * width, Read(b.shared, b_stage + b.layout.index(row, kk), width))
+            self._outer_product(builder, left, right)
+
+    def _outer_product(self, builder: IrBuilder, left: Buffer, right: Buffer) -> None:
+        plan = self._frame.plan
+        with (
+            builder.loop("i", plan.thread_m, LoopKind.UNROLLED) as i,
+            builder.loop("j", plan.thread_n // plan.lanes, LoopKind.UNROLLED) as j,
+        ):
+            index = i * plan.thread_n + j * plan.lanes
+            factor = Read(left, i) if plan.lanes == 1 else Splat(Read(left, i), plan.lanes)
+            product = MultiplyAdd(factor, Read(right, j * plan.lanes, plan.lanes), Read(self._acc, index, plan.lanes))
+            builder.write(self._acc, index, product)
+
+    def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:
+        """Rows outside, runs of `store` columns inside."""
+        plan, frame = self._frame.plan, self._frame
+        with builder.loop("i", plan.thread_m, LoopKind.UNROLLED) as i:
+            row = interleaved(i, frame.unit_m, plan.chunk_m, plan.units_m)
+            with builder.loop("j", plan.thread_n // plan.store, LoopKind.UNROLLED) as j:
+                column = interleaved(j * plan.store, frame.unit_n, plan.chunk_n, plan.units_n)
+                emit(row, column, Read(self._acc, i * plan.thread_n + j * plan.store, plan.store))
+
+
+def interleaved(index: Expr, unit: Expr, chunk: int, units: int) -> Expr:
+    """Row (column) in the block's tile of a thread's index-th row: chunks of all threads interleave."""
+    return (index // chunk) * (chunk * units) + unit * chunk + index % chunk
