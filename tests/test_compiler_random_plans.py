@@ -1,4 +1,4 @@
-"""Random problems with random legal plans on the cpu device: exact integers, poisoned surroundings, static and dynamic."""
+"""Random problems with random legal plans on the cpu device: exact integers, poisoned surroundings, any kind of size."""
 
 import random
 from dataclasses import replace

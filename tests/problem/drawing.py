@@ -81,14 +81,15 @@ def _conv(rng: random.Random, sizes: Sizes, types: tuple[DType, DType, DType], r
     most = 7 if rank < 3 else 4
     groups = sizes("groups", rng.choice((1, 1, 2, 3)))
     batch = sizes("batch", rng.randint(1, 3))
-    inputs, outputs = (groups * sizes(name, rng.choice((1, 2, 3, 4, 8))) for name in ("ic", "oc"))
+    per_group = sizes("ic", rng.choice((1, 2, 3, 4, 8)))
+    inputs, outputs = groups * per_group, groups * sizes("oc", rng.choice((1, 2, 3, 4, 8)))
     in_spatial = tuple(sizes("in", rng.randint(1, most)) for _ in range(rank))
     out_spatial = tuple(sizes("out", rng.randint(1, most)) for _ in range(rank))
     kernel, stride, dilation = (tuple(rng.choice((1, 2, 3)) for _ in range(rank)) for _ in range(3))
     pad = tuple(rng.choice((0, 0, 1, 2, -1, -2, 4)) for _ in range(rank))
     shapes = {
         Role.SRC: (batch, inputs, *in_spatial),
-        Role.WEI: (outputs, inputs // groups, *(const(extent) for extent in kernel)),
+        Role.WEI: (outputs, per_group, *(const(extent) for extent in kernel)),
         Role.DST: (batch, outputs, *out_spatial),
     }
     result = {Direction.FWD: Role.DST, Direction.BWD_D: Role.SRC, Direction.BWD_W: Role.WEI}[direction]

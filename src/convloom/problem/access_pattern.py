@@ -55,7 +55,22 @@ def access_pattern(view: View) -> AccessPattern:
     found = flat(view)
     symbols = {axis.name: axis_symbol(axis) for axis in view.axes}
     checks = set(_range_checks(found.checks, lambda form: _expression(form, symbols)))
+    if any(map(_never_holds, checks)):
+        return NEVER
     return AccessPattern(_expression(found.offset, symbols), tuple(sorted(checks, key=lambda check: check.text)))
+
+
+NEVER = AccessPattern(const(0), (RangeCheck(const(0), const(0), False),))
+"""No element is valid, so that the offset says nothing."""
+
+
+def _never_holds(check: RangeCheck) -> bool:
+    value = bounds(check.value)
+    too_low = check.lower and value.hi is not None and value.hi < 0
+    if check.size is None or too_low:
+        return too_low
+    most = bounds(check.size - check.value).hi
+    return most is not None and most <= 0
 
 
 def _range_checks(checks: Iterable[Check], read: Callable[[Form], Expr]) -> Iterable[RangeCheck]:

@@ -9,7 +9,7 @@ from enum import Enum
 
 from convloom.dtypes import F32, F64, S8, S32, U8, DType, accumulator
 from convloom.errors import IllegalProblem, IllegalType
-from convloom.expr import Expr, ExprLike, Truth, as_expr, bounds, prove, substitute
+from convloom.expr import Expr, ExprLike, Truth, as_expr, bounds, prove, simplify, substitute
 from convloom.problem.geometry import Window, exact_pad_end, integer, valid_taps
 from convloom.problem.layout import Layout, overlaps_itself
 
@@ -116,12 +116,12 @@ class Conv:
     @property
     def channels_per_group(self) -> Expr:
         """Input channels of one group (ic/g)."""
-        return self.in_channels // self.groups
+        return simplify(self.in_channels // self.groups)
 
     @property
     def outputs_per_group(self) -> Expr:
         """Output channels of one group (oc/g)."""
-        return self.out_channels // self.groups
+        return simplify(self.out_channels // self.groups)
 
     @property
     def src_shape(self) -> tuple[Expr, ...]:

@@ -39,7 +39,7 @@ class NormalForm:
 
 def normal_form(contraction: Contraction) -> NormalForm:
     """The canonical contraction; normalising it again changes nothing."""
-    simple = _merged(_without_unit_axes(_refined(_canonical_phases(contraction))))
+    simple = _merged(_without_unused_axes(_without_unit_axes(_refined(_canonical_phases(contraction)))))
     forms = [_named(candidate) for candidate in (simple, exchange(simple))]
     return min(forms, key=lambda form: _order_text(form.contraction))
 
@@ -158,6 +158,24 @@ def _without_unit_axes(contraction: Contraction) -> Contraction:
     return _mapped(contraction, (axis for axis in contraction.axes if axis.name not in unit), on_view)
 
 
+# --- unused axes ----------------------------------------------------------------------------------------------------
+
+
+def _without_unused_axes(contraction: Contraction) -> Contraction:
+    """Drops from each view the axes of which its pattern is independent (strides of 0, checks that always hold)."""
+    return _mapped(contraction, contraction.axes, _over_used_axes)
+
+
+def _over_used_axes(view: View) -> View:
+    pattern = access_pattern(view)
+    used = free_symbols(pattern.offset).union(*(free_symbols(check.value) for check in pattern.checks))
+    unused = [axis.name for axis in view.axes if axis_symbol(axis) not in used]
+    if not unused:
+        return view
+    kept = [axis for axis in view.axes if axis.name not in unused]
+    return view.prepend(kept, [Const(name, 0) for name in unused])
+
+
 # --- merging --------------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +277,7 @@ def _rank(
     order = (contraction.c, contraction.a, contraction.b, *(() if contraction.bias is None else (contraction.bias,)))
     strides = [_stride(operand, axis, patterns[operand.name].offset) for operand in order]
     checks = sorted(
-        f"{number}:{_stride(operand, axis, check.value)}"
+        f"{number}:{abs(_stride(operand, axis, check.value))}"  # the sign of a check follows from names
         for number, operand in enumerate(order)
         for check in patterns[operand.name].checks
     )
