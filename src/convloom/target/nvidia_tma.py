@@ -86,9 +86,9 @@ def _global_units(execution: Execution, map: TensorMap) -> tuple[Array, Flags]:
     return addresses, inside if execution.active is None else inside & execution.active[..., None]
 
 
-def _shared_units(execution: Execution, name: str, map: TensorMap, count: int) -> Array:
+def _shared_units(execution: Execution, name: str, map: TensorMap) -> Array:
     """Swizzled shared addresses of the units, in the order of the global ones: (*batch, lanes, units)."""
-    return swizzled(execution.number(name)[..., None] + np.arange(count) * map.unit, map.swizzle)
+    return swizzled(execution.number(name)[..., None] + map.tile_offsets(), map.swizzle)
 
 
 def _flat(per_lane: Array) -> Array:
@@ -108,13 +108,12 @@ def _load(kind: type[TensorMap], multicast: bool) -> Semantics:
         map = tensor_map(execution, kind)
         addresses, inside = _global_units(execution, map)
         data = execution.space.load(Space.GLOBAL, _flat(addresses), map.unit, _flat(inside))
-        places = _shared_units(execution, "destination", map, addresses.shape[-1])
-        nbytes = cast(TiledMap | ColumnMap, map).nbytes
+        places = _shared_units(execution, "destination", map)
         for shift, active in _receivers(execution) if multicast else ((0, execution.active),):
             taking = np.broadcast_to(True if active is None else active[..., None], places.shape)
             execution.space.store(Space.CLUSTER, _flat(places) + shift, data, _flat(taking))
             barriers = execution.number("barrier") + shift
-            complete_bytes(execution.space, Space.CLUSTER, barriers, np.asarray(nbytes), active)
+            complete_bytes(execution.space, Space.CLUSTER, barriers, np.asarray(map.nbytes), active)
         return {}
 
     return run
@@ -178,7 +177,7 @@ def _read_tile(execution: Execution, map: TensorMap) -> tuple[Array, Array, Flag
     if any(step != 1 for step in map.steps):
         raise IllegalProblem(f"a tensor store takes maps with steps of 1; got {map.steps}; make a map for the store")
     addresses, inside = _global_units(execution, map)
-    places = _shared_units(execution, "source", map, addresses.shape[-1])
+    places = _shared_units(execution, "source", map)
     active = _everywhere(execution, places.shape)
     data = execution.space.load(Space.SHARED, _flat(places), map.unit, _flat(active))
     return data, _flat(addresses), _flat(inside)

@@ -48,8 +48,28 @@ class TensorMap:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row of the tile in shared memory."""
+        """Bytes that are copied of a row of the tile."""
         return self.row_elements * self.dtype.nbytes
+
+    @property
+    def row_pitch(self) -> int:
+        """Bytes from row to row of the tile in shared memory: a swizzled row takes the whole span."""
+        return self.swizzle.value or self.row_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that one copy moves and counts, those outside the tensor included."""
+        raise NotImplementedError
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes from the start of the tile in shared memory to the end of its last row."""
+        return self.nbytes // self.row_bytes * self.row_pitch
+
+    def tile_offsets(self) -> Array:
+        """Where each unit of the tile lies in shared memory before swizzling, in the order of `coordinates`."""
+        rows = np.arange(self.nbytes // self.row_bytes) * self.row_pitch
+        return (rows[:, None] + np.arange(0, self.row_bytes, self.unit)).reshape(-1)
 
     @cached_property
     def unit(self) -> int:
@@ -72,7 +92,7 @@ class TensorMap:
             )
 
     def byte_addresses(self, coordinates: Array) -> tuple[Array, Array]:
-        """(address of each unit, whether it is inside) for coordinates (.., rank): the first in bytes, others in elements."""
+        """(addresses of units, whether inside) at coordinates (.., rank): the first in bytes, others in elements."""
         limits = np.array([self.sizes[0] * self.dtype.nbytes, *self.sizes[1:]])
         inside = np.all((coordinates >= 0) & (coordinates < limits), axis=-1)
         return self.address + coordinates @ np.array([1, *self.strides]), np.asarray(inside)
@@ -106,7 +126,7 @@ class TiledMap(TensorMap):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one copy writes and counts, those outside the tensor included."""
+        """See `TensorMap`."""
         return int(np.prod(self.counts)) * self.dtype.nbytes
 
     def coordinates(self, start: Array) -> Array:
@@ -153,7 +173,7 @@ class ColumnMap(TensorMap):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one copy writes and counts."""
+        """See `TensorMap`."""
         return self.pixels * self.row_bytes
 
     @property

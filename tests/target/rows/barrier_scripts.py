@@ -64,9 +64,11 @@ class ScriptCase:
         )
 
     def _text(self, step: Step, place: int) -> str:
+        # The fence: a waiting try_wait lets the thread's next operation go ahead, which would then answer it.
         lines = [_call(*step)]
         for parity in (0, 1):
-            lines.append(_call("mbarrier.try_wait.parity", parity) + f" answers[{2 * place + parity}] = d;")
+            test = _call("mbarrier.try_wait.parity", parity)
+            lines.append(f"{test} answers[{2 * place + parity}] = d; __threadfence();")
         return "\n".join("    " + line for line in lines)
 
 

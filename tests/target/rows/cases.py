@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import Enum
 
 import numpy as np
 
@@ -235,7 +236,7 @@ def load_frame(barrier: int) -> tuple[str, str]:
 def tensor_load(rng, tensor: TiledMap | ColumnMap, extent: int, start, offsets=None) -> Case:
     kind = "im2col" if isinstance(tensor, ColumnMap) else "tile"
     row = row_named(f"cp.async.bulk.tensor.{tensor.rank}d.{kind}.load")
-    nbytes = -(-tensor.nbytes // 1024) * 1024
+    nbytes = -(-tensor.tile_bytes // 1024) * 1024
     shared = np.full((BLOCKS, nbytes + 1024), 0xEE, np.uint8)
     barrier = nbytes + 512
     ready = advance(initial(np.ones(1, np.int64)), arrivals=1, expected_bytes=np.array([tensor.nbytes]))
@@ -278,6 +279,7 @@ def tiled_loads(rng) -> Iterator[Case]:
         (F16, (72, 20), (16, 16), Swizzle.B64, None),
         (U8, (100, 9), (128, 8), Swizzle.B128, None),
         (F32, (30,), (64,), Swizzle.NONE, None),
+        (F32, (256,), (32,), Swizzle.B128, None),
         (F32, (33, 7, 5), (32, 4, 3), Swizzle.B128, None),
         (F16, (64, 9, 8, 3), (64, 6, 4, 2), Swizzle.B128, None),
         (F16, (24, 5, 4, 3, 3), (16, 3, 3, 2, 2), Swizzle.B32, None),
@@ -314,34 +316,62 @@ def column_loads(rng) -> Iterator[Case]:
         yield tensor_load(rng, tensor, extent, np.stack(start, axis=-1), offsets)
 
 
+class Where(Enum):
+    """Where the boxes of stores lie."""
+
+    INSIDE = "inside"
+    UPPER = "over the upper edges"
+    LOWER_FIRST = "below the first dimension"
+    LOWER_SECOND = "below the second dimension"
+    OUTSIDE = "wholly outside"
+
+
+def store_starts(rng, tensor, where: Where) -> np.ndarray:
+    """Start coordinates, the last one the block's number."""
+    granule = 16 // tensor.dtype.nbytes
+    columns = []
+    for place, (size, box) in enumerate(zip(tensor.sizes, tensor.box, strict=True)):
+        high = size - box + 1 if where is not Where.UPPER else size
+        columns.append(rng.integers(0, max(high, 1), BLOCKS))
+        if place == 0:
+            columns[0] = columns[0] // granule * granule
+    if where is Where.LOWER_FIRST:
+        columns[0] = np.full(BLOCKS, -granule)
+    if where is Where.LOWER_SECOND:
+        columns[1] = rng.integers(1 - tensor.box[1], 0, BLOCKS)
+    if where is Where.OUTSIDE:
+        columns[1] = np.full(BLOCKS, tensor.sizes[1])
+    return np.stack([*columns[:-1], np.arange(BLOCKS)], axis=-1)
+
+
 def tensor_stores(rng) -> Iterator[Case]:
+    first = (F16, (72, 20, BLOCKS), (64, 16, 1), Swizzle.B128, "store")
     plans = (
-        (F16, (72, 20, BLOCKS), (64, 16, 1), Swizzle.B128, "store"),
-        (F16, (36, 9, 2, BLOCKS), (32, 4, 2, 1), Swizzle.B64, "store"),
-        (F32, (24, BLOCKS), (16, 1), Swizzle.NONE, "store"),
-        (U8, (40, 3, 2, 2, BLOCKS), (32, 2, 2, 2, 1), Swizzle.B32, "store"),
-        (F32, (33, 7, BLOCKS), (32, 8, 1), Swizzle.B128, "add"),
-        (F16, (33, 7, BLOCKS), (32, 8, 1), Swizzle.NONE, "add"),
-        (BF16, (72, 7, BLOCKS), (64, 8, 1), Swizzle.B128, "add"),
-        (F16, (33, 7, BLOCKS), (32, 8, 1), Swizzle.B64, "min"),
-        (BF16, (33, 7, BLOCKS), (32, 8, 1), Swizzle.NONE, "max"),
-        (S32, (33, 7, BLOCKS), (32, 8, 1), Swizzle.NONE, "max"),
-        (S32, (33, 7, BLOCKS), (32, 8, 1), Swizzle.B128, "add"),
+        *((*first, where) for where in Where),
+        (F16, (36, 9, 2, BLOCKS), (32, 4, 2, 1), Swizzle.B64, "store", Where.UPPER),
+        (F32, (24, BLOCKS), (16, 1), Swizzle.NONE, "store", Where.UPPER),
+        (U8, (40, 3, 2, 2, BLOCKS), (32, 2, 2, 2, 1), Swizzle.B32, "store", Where.UPPER),
+        (F16, (36, 9, 2, BLOCKS), (24, 4, 2, 1), Swizzle.B128, "store", Where.UPPER),
+        (F32, (36, 10, BLOCKS), (32, 8, 1), Swizzle.B128, "add", Where.INSIDE),
+        (F16, (33, 7, BLOCKS), (32, 8, 1), Swizzle.NONE, "add", Where.UPPER),
+        (BF16, (72, 7, BLOCKS), (64, 8, 1), Swizzle.B128, "add", Where.UPPER),
+        (F16, (33, 7, BLOCKS), (32, 8, 1), Swizzle.B64, "min", Where.UPPER),
+        (BF16, (33, 7, BLOCKS), (32, 8, 1), Swizzle.NONE, "max", Where.UPPER),
+        (S32, (33, 7, BLOCKS), (32, 8, 1), Swizzle.NONE, "max", Where.UPPER),
+        (S32, (33, 7, BLOCKS), (32, 8, 1), Swizzle.B128, "add", Where.UPPER),
     )
     done = text("cp.async.bulk.commit_group") + " " + text("cp.async.bulk.wait_group", pending="0")
-    for dtype, sizes, box, swizzle, operation in plans:
+    for dtype, sizes, box, swizzle, operation, where in plans:
         tensor, extent = tiled_map(rng, dtype, sizes, box, swizzle)
         opcode = "cp.async.bulk.tensor" if operation == "store" else "cp.reduce.async.bulk.tensor"
         row = row_named(f"{opcode}.{tensor.rank}d.tile.{operation}")
-        start = starts(rng, tensor)
-        start[:, -1] = np.arange(BLOCKS)
-        shared = np.stack([random_content(rng, dtype, -(-tensor.nbytes // 1024) * 1024) for _ in range(BLOCKS)])
+        shared = np.stack([random_content(rng, dtype, -(-tensor.tile_bytes // 1024) * 1024) for _ in range(BLOCKS)])
         values = {
             "map": tensor,
-            "coordinates": start.astype(np.int32).view(np.uint32)[:, None, :],
+            "coordinates": store_starts(rng, tensor, where).astype(np.int32).view(np.uint32)[:, None, :],
             "source": words(np.zeros((BLOCKS, 1))),
         }
-        label = f"{dtype} {swizzle.name}"
+        label = f"{dtype} {swizzle.name} {where.value}"
         yield Case(row, values, shared, random_content(rng, dtype, extent), after=done, label=label)
 
 
