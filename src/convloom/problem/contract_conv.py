@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 
-from convloom.expr import Expr, ceil_div, const
+from convloom.expr import Expr, Truth, ceil_div, const, prove
 from convloom.problem.contraction import (
     AxisKind,
     Contraction,
@@ -27,7 +27,7 @@ from convloom.problem.contraction import (
 )
 from convloom.problem.conv import Conv, Direction, Role
 from convloom.problem.geometry import Window
-from convloom.view import Affine, Axis, Join, Pad, Pass, Transform, View
+from convloom.view import Affine, Axis, Const, Join, Pad, Pass, Transform, View
 
 _SPATIAL = ("d", "h", "w")
 
@@ -122,12 +122,17 @@ def _phases(conv: Conv, letters: Sequence[str]) -> tuple[tuple[PhaseParameter, .
     """The family's parameters, the phases with most taps first, and the taps of each dimension by its letter."""
     if conv.direction is not Direction.BWD_D:
         return (), {}
-    strided = [dim for dim, window in enumerate(conv.windows) if window.stride > 1]
+    strided = [
+        dim for dim, window in enumerate(conv.windows) if window.stride > 1 and not _is_whole_window(conv, dim)
+    ]
     choices = [[residue_of(conv.windows[dim], r) for r in range(conv.windows[dim].stride)] for dim in strided]
     family = sorted(product(*choices), key=lambda phase: -prod(residue.taps for residue in phase))
     parameters: list[PhaseParameter] = []
     taps: dict[str, _Taps] = {}
     for dim, letter in enumerate(letters):
+        if _is_whole_window(conv, dim):
+            taps[letter] = _whole_window_taps(conv, dim, letter)
+            continue
         if dim not in strided:
             taps[letter] = _unit_stride_taps(conv, dim, letter)
             continue
@@ -146,6 +151,23 @@ def _parameters(letter: str, residues: Sequence[_Residue]) -> list[PhaseParamete
         "taps": [residue.taps for residue in residues],
     }
     return [phase_parameter(f"{name}_{letter}", tuple(values)) for name, values in columns.items()]
+
+
+def _is_whole_window(conv: Conv, dim: int) -> bool:
+    """Whether one output is known to see every input position through a tap of its own."""
+    window, inside, outside = conv.windows[dim], conv.in_spatial[dim], conv.out_spatial[dim]
+    if window.dilation != 1 or window.pad_begin < 0 or window.kernel == 1:
+        return False
+    one_output, all_seen = outside.eq(1), (inside + window.pad_begin).le(window.kernel)
+    return prove(one_output) is Truth.YES and prove(all_seen) is Truth.YES
+
+
+def _whole_window_taps(conv: Conv, dim: int, letter: str) -> _Taps:
+    """One output: kh = ih + P is the only tap of ih, so nothing is summed over taps (there may be millions of them)."""
+    o, k, i = f"o{letter}", f"k{letter}", f"i{letter}"
+    wei = (Affine((i,), f"{k}_wei", (1,), conv.windows[dim].pad_begin),)
+    loops = ((i, conv.in_spatial[dim]),)
+    return _Taps(loops, (Pass(i, f"{i}_src"),), wei, (Const(f"{o}_dst", 0),), (i,), (i,), ())
 
 
 def _unit_stride_taps(conv: Conv, dim: int, letter: str) -> _Taps:

@@ -74,14 +74,18 @@ def reference(
 
 
 def reduction_length(problem: Problem) -> int:
-    """Products in the longest sum of a problem with constant sizes (padded taps count)."""
+    """Upper bound of the products in a sum of a problem with constant sizes: taps that no extent can hold do not count."""
     if isinstance(problem, Gemm):
         return constant(problem.k, "a reference")
+    sizes = zip(problem.windows, _constants(problem.in_spatial), _constants(problem.out_spatial), strict=True)
     if problem.direction is Direction.FWD:
-        return constant(problem.channels_per_group, "a reference") * math.prod(problem.kernel)
+        taps = (min(window.kernel, -(-inside // window.dilation)) for window, inside, _ in sizes)
+        return constant(problem.channels_per_group, "a reference") * math.prod(taps)
     if problem.direction is Direction.BWD_D:
-        return constant(problem.outputs_per_group, "a reference") * math.prod(map(_taps_per_residue, problem.windows))
-    return constant(problem.batch, "a reference") * math.prod(_constants(problem.out_spatial))
+        taps = (min(_taps_per_residue(window), outside) for window, _, outside in sizes)
+        return constant(problem.outputs_per_group, "a reference") * math.prod(taps)
+    places = (min(outside, -(-inside // window.stride)) for window, inside, outside in sizes)
+    return constant(problem.batch, "a reference") * math.prod(places)
 
 
 def _taps_per_residue(window: Window) -> int:
