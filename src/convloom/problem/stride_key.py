@@ -39,6 +39,7 @@ from convloom.view import Axis
 
 _KIND_OF_LETTER = {kind.value: kind for kind in AxisKind}
 _SEPARATOR = " | "
+_OWN_NAME = re.compile(r"[gmnkp]\d+")
 
 
 def key_text(contraction: Contraction) -> str:
@@ -68,7 +69,13 @@ def _symbols_text(contraction: Contraction) -> Iterable[str]:
     parameters = {parameter.symbol for parameter in contraction.phases}
     axes = {axis_symbol(Axis(axis.name, axis.extent)) for axis in contraction.axes}
     symbols = {symbol for expression in _expressions(contraction) for symbol in free_symbols(expression)}
-    words = [_facts_text(symbol) for symbol in sorted(symbols - parameters - axes, key=lambda symbol: symbol.name)]
+    sizes = sorted(symbols - parameters - axes, key=lambda symbol: symbol.name)
+    for size in sizes:
+        if _OWN_NAME.fullmatch(size.name):
+            raise IllegalProblem(
+                f"a key names its axes and phases itself; got a size named {size.name}; rename the size"
+            )
+    words = [_facts_text(symbol) for symbol in sizes]
     return ("sizes " + " ".join(words),) if words else ()
 
 
@@ -240,11 +247,18 @@ def _parse_offset(words: list[str], axes: tuple[ContractionAxis, ...], symbols: 
         if name in ("offset", "base"):
             total = total + parse(value, symbols)
             continue
-        every = [axis.name for axis in axes if axis.kind is _KIND_OF_LETTER[name[0]]]
-        names = [f"{name[0]}{number}" for number in name[1:].split(".")] if name[1:] else every
-        for axis, pair in zip(names, _split_list(value), strict=True):
-            total = total + symbols[axis] * parse(pair.rpartition(":")[2], symbols)
+        for axis, pair in zip(_listed_axes(name, axes), _split_list(value), strict=True):
+            extent, _, stride = pair.rpartition(":")
+            if parse(extent, symbols) is not axis.extent:
+                raise IllegalProblem(f"axis {axis.name} of a key has one extent, {axis.extent}; got {pair}; correct it")
+            total = total + symbols[axis.name] * parse(stride, symbols)
     return total
+
+
+def _listed_axes(name: str, axes: tuple[ContractionAxis, ...]) -> tuple[ContractionAxis, ...]:
+    """The axes of `m` (all of that kind) or `m0.2` (these)."""
+    kind = tuple(axis for axis in axes if axis.kind is _KIND_OF_LETTER[name[0]])
+    return tuple(kind[int(number)] for number in name[1:].split(".")) if name[1:] else kind
 
 
 _CHECK = re.compile(r"(0<=)?([^<]+?)(?:<([^<]+))?")
