@@ -91,9 +91,13 @@ class TensorMap:
                 f"a tensor map must obey its rules; broken: {'; '.join(broken)}; change the tile or layout"
             )
 
-    def byte_addresses(self, coordinates: Array) -> tuple[Array, Array]:
-        """(addresses of units, whether inside) at coordinates (.., rank): the first in bytes, others in elements."""
-        limits = np.array([self.sizes[0] * self.dtype.nbytes, *self.sizes[1:]])
+    def byte_addresses(self, coordinates: Array, row_granule: int = 1) -> tuple[Array, Array]:
+        """(addresses of units, whether inside) at coordinates (.., rank): the first in bytes, others in elements.
+
+        The end of dimension 0 counts as rounded up to `row_granule` bytes.
+        """
+        row = -(-self.sizes[0] * self.dtype.nbytes // row_granule) * row_granule
+        limits = np.array([row, *self.sizes[1:]])
         inside = np.all((coordinates >= 0) & (coordinates < limits), axis=-1)
         return self.address + coordinates @ np.array([1, *self.strides]), np.asarray(inside)
 

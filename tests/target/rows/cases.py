@@ -321,8 +321,6 @@ class Where(Enum):
 
     INSIDE = "inside"
     UPPER = "over the upper edges"
-    LOWER_FIRST = "below the first dimension"
-    LOWER_SECOND = "below the second dimension"
     OUTSIDE = "wholly outside"
 
 
@@ -335,10 +333,6 @@ def store_starts(rng, tensor, where: Where) -> np.ndarray:
         columns.append(rng.integers(0, max(high, 1), BLOCKS))
         if place == 0:
             columns[0] = columns[0] // granule * granule
-    if where is Where.LOWER_FIRST:
-        columns[0] = np.full(BLOCKS, -granule)
-    if where is Where.LOWER_SECOND:
-        columns[1] = rng.integers(1 - tensor.box[1], 0, BLOCKS)
     if where is Where.OUTSIDE:
         columns[1] = np.full(BLOCKS, tensor.sizes[1])
     return np.stack([*columns[:-1], np.arange(BLOCKS)], axis=-1)
