@@ -24,6 +24,7 @@ class InfeasiblePlan:
 
 
 _MOST_LANES = 16  # of OpenCL's vectors
+_MATRIX_ROW_BYTES = 16  # what one lane of a matrix load reads
 
 Check = Callable[[TiledPlan, Contraction, Target], str | None]
 
@@ -107,8 +108,17 @@ def _vectors_divide(plan: TiledPlan, contraction: Contraction, target: Target) -
             return f"the vector of transfer {name} must divide the tile along it; got {transfer.vector} and {length}"
         if transfer.along is Along.ROW and transfer.pad % transfer.vector:
             return f"the padding of transfer {name} must keep its vectors aligned; got {transfer.pad}"
-    if (plan.a.pad % plan.chunk_m) or (plan.b.pad % plan.chunk_n):
-        return f"shared padding must keep fragments aligned; got {plan.a.pad} and {plan.b.pad}"
+    return None
+
+
+def _fragments_aligned(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    """Threads read chunks of shared rows at once; matrix instructions read rows of 16 bytes."""
+    if plan.row == SCALAR:
+        units = (plan.chunk_m, plan.chunk_n)
+    else:
+        units = tuple(_MATRIX_ROW_BYTES // operand.dtype.nbytes for operand in (contraction.a, contraction.b))
+    if plan.a.pad % units[0] or plan.b.pad % units[1]:
+        return f"shared padding must keep fragments aligned, a multiple of {units}; got {plan.a.pad} and {plan.b.pad}"
     return None
 
 
@@ -200,6 +210,7 @@ RULES: tuple[Check, ...] = (
     _tiles_divide,
     _powers_of_two,
     _vectors_divide,
+    _fragments_aligned,
     _lanes_fit,
     _phase_axes_serial,
     _index_bits,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from convloom.errors import Infeasible
+from convloom.errors import Infeasible, UnsupportedTarget
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
 
@@ -153,8 +153,8 @@ def parse_plan(text: str) -> TiledPlan:
         *block,
         *thread,
         *chunk,
-        lanes=_number(fields, "lanes"),
-        unroll_k=bool(_number(fields, "unroll")),
+        lanes=_numbers(fields, "lanes", 1)[0],
+        unroll_k=_flag(fields, "unroll"),
         g=_names(fields["g"]),
         m=_names(fields["m"]),
         n=_names(fields["n"]),
@@ -162,11 +162,11 @@ def parse_plan(text: str) -> TiledPlan:
         merged=_names(fields["k"]),
         a=_transfer(fields, "a"),
         b=_transfer(fields, "b"),
-        store=_number(fields, "store"),
-        index_bits=_number(fields, "index"),
-        swap=bool(_number(fields, "swap")),
+        store=_numbers(fields, "store", 1)[0],
+        index_bits=_numbers(fields, "index", 1)[0],
+        swap=_flag(fields, "swap"),
         row=_row(fields["row"]),
-        stages=max(_number(fields, "stages"), 1),
+        stages=_numbers(fields, "stages", 1)[0],
     )
 
 
@@ -188,16 +188,15 @@ def _split_fields(text: str) -> dict[str, str]:
 def _numbers(fields: dict[str, str], name: str, count: int) -> tuple[int, ...]:
     parts = fields[name].split("x")
     if len(parts) != count or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise Infeasible(
-            f"plan field {name} must be {count} positive integers joined by 'x'; got {fields[name]!r}; correct it"
-        )
+        form = "a positive integer" if count == 1 else f"{count} positive integers joined by 'x'"
+        raise Infeasible(f"plan field {name} must be {form}; got {fields[name]!r}; correct it")
     return tuple(int(part) for part in parts)
 
 
-def _number(fields: dict[str, str], name: str) -> int:
-    if not fields[name].isdigit():
-        raise Infeasible(f"plan field {name} must be a whole number; got {fields[name]!r}; correct it")
-    return int(fields[name])
+def _flag(fields: dict[str, str], name: str) -> bool:
+    if fields[name] not in ("0", "1"):
+        raise Infeasible(f"plan field {name} must be 0 or 1; got {fields[name]!r}; correct it")
+    return fields[name] == "1"
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -205,13 +204,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _row(name: str) -> str:
-    if name != SCALAR:
-        row_named(name)
-    return name
+    try:
+        return name if name == SCALAR else row_named(name).name
+    except UnsupportedTarget as error:
+        raise Infeasible(f"plan field row must be {SCALAR} or a matrix instruction; {error}") from None
 
 
 def _transfer(fields: dict[str, str], name: str) -> Transfer:
     match = _TRANSFER.fullmatch(fields[name])
-    if match is None:
+    if match is None or int(match[2]) < 1:
         raise Infeasible(f"plan field {name} must look like row*4+0 or k*8+4; got {fields[name]!r}; correct it")
     return Transfer(Along(match[1]), int(match[2]), int(match[3]))
