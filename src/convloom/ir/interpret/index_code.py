@@ -103,7 +103,8 @@ def _compared(expression: Expr, args: list[str]) -> str:
 
 def _fits(expression: Expr) -> bool:
     limits = bounds(expression)
-    return limits.lo in INT32 and limits.hi in INT32
+    low, high = limits.lo, limits.hi
+    return low is not None and high is not None and low in INT32 and high in INT32
 
 
 def _extreme(name: str, args: list[str]) -> str:
