@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from convloom.artifact import Language
 from convloom.errors import IllegalProblem, UnsupportedTarget
-from convloom.target.instruction import Direction, Instruction, Operand, OperandKind, Register, Space, Text, TextForm
+from convloom.target.instruction import (
+    Direction,
+    Family,
+    Instruction,
+    Operand,
+    OperandKind,
+    Ordering,
+    Register,
+    Text,
+    TextForm,
+)
 
 _NAME = re.compile(r"\$([a-z_]+)(?:#(\d+))?")  # `$name`, or `$name#1` for one register of it
 _LETTERS = {Register.B32: "r", Register.F32: "f", Register.F64: "d", Register.B64: "l"}
@@ -67,5 +77,5 @@ def _filled(pattern: str, places: Mapping[str, Sequence[str]]) -> str:
 
 def touches_memory(row: Instruction) -> bool:
     """Whether the compiler must keep memory accesses on their side of the statement: all but register arithmetic."""
-    spaces = {operand.space for operand in row.operands}
-    return bool(spaces - {None}) or not row.operands or bool(row.ordering.value != "none") or Space.SHARED in spaces
+    addressed = any(operand.space is not None for operand in row.operands)
+    return addressed or row.ordering is not Ordering.NONE or row.family is Family.REGISTER_BUDGET
