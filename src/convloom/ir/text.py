@@ -8,7 +8,7 @@
       result c f32
       scalar arg0[0,] index = n // 16
       blocks n // 16
-      let tile_m[0,] = bid % arg0
+      let tile_m[0,] = index(bid % arg0)
       register acc f32x4[8]
       for i[0,1] < 2 unrolled
         write acc[i * 4] = const(0.0, f32, 4)
