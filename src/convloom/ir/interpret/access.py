@@ -75,12 +75,12 @@ def zeroed(values: Array, mask: Any) -> Array:
 
 def read_shared(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Bools | None) -> Array:
     """Values of shape (lanes, threads or 1, blocks)."""
-    memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
-    places = _local_places(chunk, memory, subject, index, lanes, taken)
+    memory = chunk.shared[buffer.name]
+    places = shared_places(chunk, buffer, index, lanes, taken)
     if chunk.launch.options.known:
-        _check_known(chunk, memory, subject, places, taken)
+        _check_known(chunk, memory, f"shared {buffer.name}", places, taken)
     if chunk.launch.options.races:
-        _check_race(chunk, memory, subject, places, taken, written=False)
+        note_race(chunk, buffer, places, taken, written=False)
     if chunk.launch.counts is not None:
         _count(chunk, buffer, memory.values, places, taken, 0)
     if places.shape[2] == 1:
@@ -90,12 +90,17 @@ def read_shared(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Boo
 
 def write_shared(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken: Bools | None) -> None:
     """Stores values of shape (lanes, threads, blocks), axes of 1 broadcast."""
-    memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
-    places = _local_places(chunk, memory, subject, index, len(values), taken)
+    places = shared_places(chunk, buffer, index, len(values), taken)
     if chunk.launch.options.races:
-        _check_race(chunk, memory, subject, places, taken, written=True)
+        note_race(chunk, buffer, places, taken, written=True)
     if chunk.launch.counts is not None:
-        _count(chunk, buffer, memory.values, places, taken, 0, written=True)
+        _count(chunk, buffer, chunk.shared[buffer.name].values, places, taken, 0, written=True)
+    put_shared(chunk, buffer, places, values, taken)
+
+
+def put_shared(chunk: Chunk, buffer: Buffer, places: Ints, values: Array, taken: Bools | None) -> None:
+    """Stores values at checked places, without noting an access."""
+    memory = chunk.shared[buffer.name]
     threads, blocks = chunk.shape
     places = np.broadcast_to(places, (len(values), threads, places.shape[2]))
     values = np.broadcast_to(values, (len(values), threads, blocks))
@@ -111,9 +116,9 @@ def write_shared(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken:
     memory.knowledge.details()[chosen] = True
 
 
-def _local_places(
-    chunk: Chunk, memory: SharedMemory, subject: str, index: Any, lanes: int, taken: Bools | None
-) -> Ints:
+def shared_places(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Bools | None) -> Ints:
+    """The places of an access, checked for alignment and bounds."""
+    memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
     places = lane_places(index, lanes)
     check_alignment(chunk, subject, places, taken, 0, memory.values.itemsize)
     return inside(chunk, subject, places, taken, range(memory.size))
@@ -140,10 +145,17 @@ def _check_known(chunk: Chunk, memory: SharedMemory, subject: str, places: Ints,
         report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, places)
 
 
-def _check_race(
-    chunk: Chunk, memory: SharedMemory, subject: str, places: Ints, taken: Bools | None, *, written: bool
+def note_race(
+    chunk: Chunk, buffer: Buffer, places: Ints, taken: Bools | None, *, written: bool, told: bool = True
 ) -> None:
-    """Two threads of a block touch an element between two barriers, one of them writing."""
+    """Two threads of a block touch an element between two barriers, one writing; or a copy to it is in flight.
+
+    `told` False: the access is noted for later ones, and is no fault itself.
+    """
+    memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
+    flying = memory.flying(places) if told else None
+    if flying is not None and flying.any():
+        report_lanes(chunk, FindingKind.RACE, f"{subject} (copy in flight)", flying, taken, places)
     threads, blocks = chunk.shape
     uniform = places.shape[2] == 1 and (taken is None or taken.shape[1] == 1) and not memory.per_block
     shape = (len(places), threads, 1 if uniform else blocks)
@@ -158,7 +170,7 @@ def _check_race(
         kept = np.broadcast_to(taken, shape)
         conflict = np.zeros(shape, np.bool_)
         conflict[kept] = (owners.write if written else owners.read)(where[kept], who[kept])
-    if conflict.any():
+    if told and conflict.any():
         report_lanes(chunk, FindingKind.RACE, subject, conflict, taken, places)
 
 

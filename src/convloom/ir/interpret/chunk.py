@@ -12,6 +12,7 @@ from convloom.dtypes import DType
 from convloom.expr import Expr
 from convloom.ir.interpret.counts import Counts
 from convloom.ir.interpret.findings import FindingKind, Findings, Place
+from convloom.ir.interpret.flights import Copies
 from convloom.ir.interpret.index_code import INT32, IndexMath
 from convloom.ir.interpret.memory import Array, Bools, GlobalMemory, Ints, LocalMemory, SharedMemory
 from convloom.ir.interpret.options import Options
@@ -50,11 +51,14 @@ class Chunk:
     statement: Statement | None = None
     threads: Ints = field(init=False)  # (threads, 1)
     math: IndexMath = field(init=False)
+    copies: Copies = field(init=False)
 
     def __post_init__(self) -> None:
         self.threads = np.arange(self.launch.kernel.threads, dtype=np.int64)[:, None]
         watched = self.launch.options.overflow and self.launch.kernel.index_bits == 32
         self.math = IndexMath(self._watch if watched else None, self._divisor)
+        seed = (self.launch.options.seed, self.blocks.start)
+        self.copies = Copies(np.zeros(self.shape, np.int64), np.random.default_rng(seed))
         self.names["tid"] = self.threads
         self.names["bid"] = np.arange(self.blocks.start, self.blocks.stop, dtype=np.int64)[None, :]
 

@@ -22,6 +22,8 @@ class FindingKind(Enum):
     OVERFLOW = "overflow of 32-bit index math"
     DIVISION = "division by zero in index math"
     MISALIGNED = "misaligned vector access"
+    BROKEN_RULE = "instruction whose rule is broken"
+    PARTIAL_GROUP = "instruction not executed by all lanes of its group"
     BROKEN_FACT = "value outside the facts of its name"
 
 

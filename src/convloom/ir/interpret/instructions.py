@@ -1,7 +1,7 @@
 """Executes instruction rows: register arrays as words of subgroups, addresses as bytes of the machine's memories.
 
 Rows work on arrays of shape (blocks, subgroups, lanes, registers), the interpreter on (registers, threads, blocks).
-An asynchronous copy lands at once here, the earliest moment that its definition allows.
+What a row does to order (groups of copies) is done here; data is the row's own semantics.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from convloom.errors import InternalError, NotYetSupported
+from convloom.errors import IllegalProblem, InternalError, NotYetSupported
 from convloom.ir.interpret.access import read_global, read_shared, write_global, write_shared, zeroed
 from convloom.ir.interpret.chunk import Chunk
+from convloom.ir.interpret.copies import commit, issue, wait
+from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.registers import read_register, write_register
 from convloom.ir.ops import Address, Argument, Buffer, Instruct, Registers, Scope
-from convloom.target.instruction import Direction, Instruction, OperandKind
+from convloom.target.instruction import Completion, Direction, Instruction, OperandKind, Ordering
 from convloom.target.memory import Space
 
 _SPACE_STEP = 1 << 40  # between the made-up addresses of two global buffers
@@ -35,12 +37,40 @@ def execute(chunk: Chunk, statement: Instruct) -> None:
     }
     active = None if chunk.active is None else _grouped(chunk, row, np.broadcast_to(chunk.active, chunk.shape)[None])
     active = None if active is None else active[..., 0]
-    if row.lanes > 1 and active is not None and not (active.all(axis=-1) | ~active.any(axis=-1)).all():
-        raise InternalError(
-            f"all {row.lanes} lanes of a subgroup must execute {row.name}; some are masked; report this"
-        )
-    for name, words in row.execute(values, memory, active).items():
+    if row.lanes > 1 and active is not None:
+        _check_whole_groups(chunk, row, active)
+    try:
+        results = row.execute(values, memory, active)
+    except IllegalProblem:  # a broken constraint: undefined on a device, a finding here
+        chunk.report(FindingKind.BROKEN_RULE, row.name, np.True_, 0)
+        return
+    for name, words in results.items():
         _store(chunk, arguments[name], words)
+    _order(chunk, row, values)
+
+
+def _check_whole_groups(chunk: Chunk, row: Instruction, active: Array) -> None:
+    partial = active.any(axis=-1) & ~active.all(axis=-1)
+    if partial.any():
+        threads, blocks = chunk.shape
+        chunk.report(
+            FindingKind.PARTIAL_GROUP, row.name, np.repeat(partial, row.lanes, axis=1).reshape(blocks, threads).T, 0
+        )
+
+
+def _order(chunk: Chunk, row: Instruction, values: dict[str, Any]) -> None:
+    """Effects on the order of copies; barriers and fences of single rows are not executed yet."""
+    match row.ordering:
+        case Ordering.NONE:
+            return
+        case Ordering.COMMIT if row.completion is Completion.COPY_GROUP:
+            commit(chunk)
+        case Ordering.WAIT if row.completion is Completion.COPY_GROUP:
+            wait(chunk, int(values["pending"]))
+        case _:
+            raise NotYetSupported(
+                f"the interpreter orders copy groups and whole-block barriers; got {row.name}; run it on a GPU"
+            )
 
 
 def _grouped(chunk: Chunk, row: Instruction, values: Array) -> Array:
@@ -119,6 +149,9 @@ class ChunkMemory:
         dtype = buffer.dtype
         assert dtype is not None
         values = whole.reshape(blocks, threads, nbytes).view(dtype.numpy).transpose(2, 1, 0)
+        if self._row.completion is Completion.COPY_GROUP and buffer.scope is Scope.SHARED:
+            issue(self._chunk, buffer, places, values, taken)
+            return
         write = write_shared if buffer.scope is Scope.SHARED else write_global
         write(self._chunk, buffer, places, values, taken)
 

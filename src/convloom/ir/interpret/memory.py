@@ -117,6 +117,7 @@ class SharedMemory(LocalMemory):
 
     owners: Owners = field(init=False)
     per_block: bool = False
+    in_flight: Bools | None = None  # of the values' shape: elements that an asynchronous copy may still change
 
     def __post_init__(self) -> None:
         LocalMemory.__post_init__(self)
@@ -129,6 +130,22 @@ class SharedMemory(LocalMemory):
             self.owners = Owners(np.repeat(self.owners.writer, blocks), np.repeat(self.owners.reader, blocks))
             self.per_block = True
         return self.owners
+
+    def fly(self, places: Ints, taken: Bools, flies: bool) -> None:
+        """Marks elements, places of shape (lanes, threads, blocks), as in flight or as landed."""
+        if self.in_flight is None:
+            self.in_flight = np.zeros(self.values.shape, np.bool_)
+        kept = np.broadcast_to(taken, places.shape)
+        blocks = np.broadcast_to(np.arange(places.shape[2]), places.shape)
+        self.in_flight[places[kept], blocks[kept]] = flies
+
+    def flying(self, places: Ints) -> Bools | None:
+        """Which elements are in flight; None where no copy was ever issued."""
+        if self.in_flight is None:
+            return None
+        if places.shape[2] == 1:
+            return self.in_flight[places[..., 0]]
+        return self.in_flight[places, np.arange(places.shape[2])]
 
     def pass_barrier(self, reached: Bools | None) -> None:
         """Forgets accesses, of the blocks that reached the barrier if not all did."""

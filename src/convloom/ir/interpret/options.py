@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class Landing(Enum):
+    """When the values of an asynchronous copy become visible: at its issue, at the wait for it, or either by a seed."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    SEEDED = "seeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +28,5 @@ class Options:
     counted: bool = False
     chunk_threads: int = 1 << 14
     alignment: int = 16
+    landing: Landing = Landing.LATEST
+    seed: int = 0

@@ -39,7 +39,8 @@ def evaluate(chunk: Chunk, value: Value) -> Array:
         case Convert():
             return converted(evaluate(chunk, value.value), value.dtype)
         case Splat():
-            return evaluate(chunk, value.value)
+            one = evaluate(chunk, value.value)
+            return np.broadcast_to(one, (value.lanes, *one.shape[1:]))
         case Constant():
             return np.full((value.lanes, 1, 1), value.value, value.dtype.numpy)
         case Parameter():
