@@ -1,7 +1,7 @@
 """Asynchronous copies of threads into shared memory: in flight from their issue until their thread has waited for them.
 
 A thread's copies form groups in order; a wait is for all groups but the latest few. The values land at a moment of
-choice between issue and wait. Whatever touches an element in flight is a race: the moment matters to faulty kernels only.
+choice between issue and wait. Whatever touches an element in flight is a race: faulty kernels alone see the moment.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _order(chunk: Chunk, row: Instruction, values: dict[str, Any]) -> None:
 
 
 def _grouped(chunk: Chunk, row: Instruction, values: Array) -> Array:
-    """(registers, threads, blocks) -> (blocks, subgroups, lanes, registers); rows of one lane: (blocks, threads, ..)."""
+    """(registers, threads, blocks) -> (blocks, subgroups, lanes, registers); of one lane: (blocks, threads, ..)."""
     threads, blocks = chunk.shape
     whole = np.broadcast_to(values, (len(values), threads, blocks)).transpose(2, 1, 0)
     if row.lanes == 1:

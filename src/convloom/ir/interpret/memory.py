@@ -136,7 +136,8 @@ class SharedMemory(LocalMemory):
         if self.in_flight is None:
             self.in_flight = np.zeros(self.values.shape, np.bool_)
         kept = np.broadcast_to(taken, places.shape)
-        blocks = np.broadcast_to(np.arange(places.shape[2]), places.shape)
+        columns: Ints = np.arange(places.shape[2], dtype=np.int64)
+        blocks: Ints = np.zeros_like(places) + columns
         self.in_flight[places[kept], blocks[kept]] = flies
 
     def flying(self, places: Ints) -> Bools | None:
