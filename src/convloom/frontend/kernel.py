@@ -330,7 +330,10 @@ class Kernel:
             names = [f"{buffer.name}_address" for buffer in variant.source.buffers]
             known = {**symbols, **dict(zip(names, buffers, strict=True))}
             if not variant.aligned(known):
-                variant = self._fallback(variant, known)
+                addresses = {
+                    f"{name}_address": tensor.address for name, tensor in zip(self._names, tensors, strict=True)
+                }
+                variant = self._fallback(variant, {**known, **addresses})
                 buffers = [tensors[place].address for place in variant.order]
         floats = {"alpha": factors[0], "beta": factors[1]} if self._has_factors else _NO_FLOATS
         variant.built.launch(buffers, symbols, floats, stream)

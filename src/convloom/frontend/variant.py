@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from convloom.artifact import KernelSource, Requirement
 from convloom.compiler import generate
-from convloom.expr import free_symbols
+from convloom.expr import free_symbols, to_text
 from convloom.frontend.size_solver import Values, compile_values
 from convloom.plan.requirements import PlanRequirement, plan_requirements
 from convloom.plan.tiled import TiledPlan, plan_text
@@ -37,6 +37,7 @@ class Variant:
         self.order = tuple(names.index(tensor_of[buffer.name]) for buffer in self.source.buffers)
         conditions = plan_requirements(plan, contraction, target)
         by_address = [item.condition for item in conditions if _mentions_address(item)]
+        self._requirements = tuple(item.named(tensor_of) for item in conditions)
         self._fits = compile_values(item.condition for item in conditions if not _mentions_address(item))
         self._aligned = compile_values(by_address)
         self.has_address_conditions = bool(by_address)
@@ -46,8 +47,8 @@ class Variant:
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """The conditions that its plan relies on beyond the declared facts."""
-        return self.source.requirements
+        """The conditions that its plan relies on beyond the declared facts, in the names of the problem's tensors."""
+        return tuple(Requirement(to_text(item.condition), item.reason) for item in self._requirements)
 
     def fits(self, symbols: Values) -> bool:
         """Whether sizes and strides satisfy the conditions on them."""

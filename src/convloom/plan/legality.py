@@ -179,7 +179,8 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
     types = tuple(row.fragment(name).dtype for name in "abd")
     given = (contraction.a.dtype, contraction.b.dtype, contraction.acc)
     if types != given:
-        return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {', '.join(map(str, given))}"
+        listed = ", ".join(map(str, given))
+        return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {listed}"
     m, n, k = row.shape
     for name, size, unit in (
         ("thread_m", plan.thread_m, m),

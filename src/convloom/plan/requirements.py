@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,10 +19,24 @@ _SLACK = 2**16  # tiles run over the ends of axes by less than this
 
 @dataclass(frozen=True, slots=True)
 class PlanRequirement:
-    """A condition over sizes, strides and addresses, and why it is needed."""
+    """A condition over sizes, strides and addresses, and why it is needed; `operand` is the one it is about, if any."""
 
     condition: Expr
-    reason: str
+    template: str  # the reason, with {operand} in place of the operand's name
+    operand: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why the condition is needed, in the contraction's names."""
+        return self.template.format(operand=self.operand)
+
+    def named(self, tensors: Mapping[str, str]) -> PlanRequirement:
+        """The same in other names of the operands, {"a": "wei", ..}."""
+        if not self.operand:
+            return self
+        name = tensors[self.operand]
+        renamed = substitute(self.condition, {address_symbol(self.operand): address_symbol(name)})
+        return PlanRequirement(renamed, self.template, name)
 
 
 def address_symbol(name: str) -> Expr:
@@ -31,47 +46,49 @@ def address_symbol(name: str) -> Expr:
 
 def fits_32_bits(contraction: Contraction) -> bool:
     """False if some offset or flat index is known to leave 32 bits for every allowed size."""
-    return all(prove(condition) is not Truth.NO for condition, _ in _open_index_conditions(contraction))
+    return all(
+        prove(condition) is not Truth.NO
+        for condition in (item.condition for item in _open_index_conditions(contraction))
+    )
 
 
 def plan_requirements(plan: TiledPlan, contraction: Contraction, target: Target) -> tuple[PlanRequirement, ...]:
     """The conditions that are not proved: 32-bit index math, pointer alignment of vector accesses."""
-    conditions: list[tuple[Expr, str]] = []
+    found: list[PlanRequirement] = []
     if plan.index_bits == 32:
-        conditions += _open_index_conditions(contraction)
+        found += _open_index_conditions(contraction)
     if target.language is not Language.C:
-        conditions += _alignments(plan, exchange(contraction) if plan.swap else contraction, target)
-    return tuple(
-        PlanRequirement(condition, reason) for condition, reason in conditions if prove(condition) is not Truth.YES
-    )
+        found += _alignments(plan, exchange(contraction) if plan.swap else contraction, target)
+    return tuple(item for item in found if prove(item.condition) is not Truth.YES)
 
 
 @lru_cache(maxsize=256)
-def _open_index_conditions(contraction: Contraction) -> tuple[tuple[Expr, str], ...]:
+def _open_index_conditions(contraction: Contraction) -> tuple[PlanRequirement, ...]:
     """What 32-bit index math needs and is not proved, for every phase of a family."""
-    found: dict[Expr, str] = {}
-    for condition, reason in _index_conditions(contraction):
-        if prove(condition) is Truth.YES:
+    found: dict[Expr, PlanRequirement] = {}
+    for item in _index_conditions(contraction):
+        if prove(item.condition) is Truth.YES:
             continue
         for phase in range(contraction.phase_count):
             values = {parameter.symbol: parameter.values[phase] for parameter in contraction.phases}
-            found.setdefault(substitute(condition, values) if values else condition, reason)
-    return tuple(found.items())
+            condition = substitute(item.condition, values) if values else item.condition
+            found.setdefault(condition, PlanRequirement(condition, item.template, item.operand))
+    return tuple(found.values())
 
 
-def _index_conditions(contraction: Contraction) -> tuple[tuple[Expr, str], ...]:
-    found: list[tuple[Expr, str]] = []
+def _index_conditions(contraction: Contraction) -> tuple[PlanRequirement, ...]:
+    found: list[PlanRequirement] = []
     for operand in contraction.operands:
-        reason = f"the kernel computes offsets into {operand.name} in 32 bits"
-        found += [(condition, reason) for condition in _offset_conditions(operand)]
+        template = "the kernel computes offsets into {operand} in 32 bits"
+        found += [PlanRequirement(condition, template, operand.name) for condition in _offset_conditions(operand)]
     result, summed = const(1), const(1)
     for axis in contraction.axes:
         if axis.kind is AxisKind.K:
             summed = summed * axis.extent
         else:
             result = result * axis.extent
-    found.append((simplify(result).lt(_LIMIT - _SLACK), "the kernel counts elements of the result in 32 bits"))
-    found.append((simplify(summed).lt(_LIMIT - _SLACK), "the kernel counts products of a sum in 32 bits"))
+    for count, words in ((result, "elements of the result"), (summed, "products of a sum")):
+        found.append(PlanRequirement(simplify(count).lt(_LIMIT - _SLACK), f"the kernel counts {words} in 32 bits"))
     return tuple(found)
 
 
@@ -84,17 +101,17 @@ def _offset_conditions(operand: Operand) -> tuple[Expr, ...]:
     return high.lt(_LIMIT - _SLACK), low.ge(-_LIMIT + _SLACK)
 
 
-def _alignments(plan: TiledPlan, contraction: Contraction, target: Target) -> list[tuple[Expr, str]]:
+def _alignments(plan: TiledPlan, contraction: Contraction, target: Target) -> list[PlanRequirement]:
     vectors: dict[str, int] = {}
     for operand, width in ((contraction.a, plan.a.vector), (contraction.b, plan.b.vector), (contraction.c, plan.store)):
         vectors[operand.name] = max(vectors.get(operand.name, 1), width * operand.dtype.nbytes)
     if contraction.bias is not None:
         vectors[contraction.bias.name] = plan.store * contraction.bias.dtype.nbytes
     by_element = {operand.name: operand.dtype.nbytes for operand in contraction.operands}
-    found: list[tuple[Expr, str]] = []
+    found: list[PlanRequirement] = []
     for name, nbytes in vectors.items():
         aligned = min(nbytes, target.access_bits // 8) if target.language is Language.CUDA else by_element[name]
         if aligned > by_element[name]:
             condition = (address_symbol(name) % aligned).eq(0)
-            found.append((condition, f"the kernel moves {nbytes} bytes of {name} at a time"))
+            found.append(PlanRequirement(condition, f"the kernel moves {nbytes} bytes of {{operand}} at a time", name))
     return found
