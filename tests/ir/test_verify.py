@@ -34,7 +34,10 @@ FAULTS = {
         ("for i[0,3] < 4 serial\n  shared s f32[8]\nwrite c[tid] = read(s, tid, 1)", "s is used before"),
     ],
     rules.check_names_bound: [
-        ("when tid < 4\n  let x[0,7] = index(tid)\nwrite c[x] = const(0.0, f32, 1)", "name x is used before it is bound"),
+        (
+            "when tid < 4\n  let x[0,7] = index(tid)\nwrite c[x] = const(0.0, f32, 1)",
+            "name x is used before it is bound",
+        ),
         ("for i[0,3] < 4 serial\n  let x[0,3] = index(i)\nwrite c[i] = const(0.0, f32, 1)", "name i is used before"),
     ],
     rules.check_local_bounds: [
@@ -49,7 +52,10 @@ FAULTS = {
     rules.check_barriers_uniform: [
         ("when tid < 4\n  barrier", "reached by all threads alike"),
         ("for i[0,7] < tid serial\n  barrier", "reached by all threads alike"),
-        ("let x[0,8] = index(tid + 1)\nwhen x < 4\n  for i[0,3] < 4 serial\n    barrier", "reached by all threads alike"),
+        (
+            "let x[0,8] = index(tid + 1)\nwhen x < 4\n  for i[0,3] < 4 serial\n    barrier",
+            "reached by all threads alike",
+        ),
     ],
 }
 CASES = [(check, body, words) for check, faults in FAULTS.items() for body, words in faults]
