@@ -20,13 +20,15 @@ from convloom.cli.problem_options import (
     defaults_of,
 )
 from convloom.compiler import Generated, generate, plan_for, prepare
+from convloom.frontend.interpret_counts import interpret_counted
 from convloom.ir.text import kernel_text
 from convloom.plan.tiled import plan_text
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
 from convloom.report.explanation import contraction_lines, explanation
-from convloom.target.arch import TARGETS, target_named
+from convloom.report.interpretation import interpretation_text
+from convloom.target.arch import INTERPRET, TARGETS, target_named
 
 TargetName = Annotated[str, typer.Option("--target", help=f"{', '.join(TARGETS)}, or another sm_NN.")]
 
@@ -67,10 +69,21 @@ def explain(
     dtag: ResultTag = UNTAGGED,
     target: TargetName = "cpu",
     plan: PlanText = None,
+    interpret: Annotated[
+        bool, typer.Option("--interpret", help="Also run the kernel of a GPU target under the interpreter and count.")
+    ] = False,
 ) -> None:
-    """Tell the whole way of a problem: contraction, views with strides and masks, plan, requirements, source size."""
+    """Tell the whole way of a problem: contraction, views with strides and masks, plan, requirements, source size.
+
+    With --interpret also what the kernel does, counted, beside the plan's own estimates.
+    """
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    if interpret and target == "cpu":
+        target = INTERPRET.name
+        typer.echo(f"target        {target}: the interpreter runs no kernel of the cpu target")
     typer.echo(explanation(parsed, _generated(parsed, target, plan)))
+    if interpret:
+        typer.echo(interpretation_text(interpret_counted(parsed, target_named(target), plan)))
 
 
 def emit(

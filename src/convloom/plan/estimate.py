@@ -56,7 +56,7 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
     vector_machine = target.vector_bits > 32
     tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n)
     blocks = max(tiles * work.g * work.phases, 1)
-    steps = work.serial * -(-work.k // plan.block_k)
+    steps = step_count(plan, work)
     if vector_machine:
         waves, per_block = -(-blocks // target.processors), _vector_block(plan, work, target, steps)
     else:
@@ -64,8 +64,13 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
         waves = max(1.0, blocks / (target.processors * resident)) * resident
         per_block = _thread_block(plan, work, target, steps, resident)
     compute = waves * per_block / (target.clock_ghz * 1e9)
-    memory = _traffic(plan, work, tiles) / (target.bandwidth_gbs * 1e9)
+    memory = traffic(plan, work, tiles) / (target.bandwidth_gbs * 1e9)
     return Cost(max(compute, memory), compute, memory, blocks)
+
+
+def step_count(plan: TiledPlan, work: Workload) -> int:
+    """K tiles of one block."""
+    return work.serial * -(-work.k // plan.block_k)
 
 
 def _resident(plan: TiledPlan, work: Workload, target: Target) -> int:
@@ -81,7 +86,7 @@ def _resident(plan: TiledPlan, work: Workload, target: Target) -> int:
     )
 
 
-def _accesses(plan: TiledPlan) -> tuple[float, float]:
+def tile_accesses(plan: TiledPlan) -> tuple[float, float]:
     """(global accesses, numbers scattered to shared memory) of one K tile of a block."""
     accesses = scattered = 0.0
     for transfer, rows in ((plan.a, plan.block_m), (plan.b, plan.block_n)):
@@ -98,7 +103,7 @@ def _vector_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -
     arithmetic = max(plan.thread_m * vectors / rate, (plan.thread_m + vectors) / 2) * plan.block_k
     spill = 3.0 if plan.thread_m * vectors + vectors + 1 > target.max_registers else 1.0
     copies = 2.0 * plan.thread_m * vectors + _STEP_CYCLES[True]
-    accesses, scattered = _accesses(plan)
+    accesses, scattered = tile_accesses(plan)
     split = (work.a_split_cost + work.b_split_cost) / 2
     step = (
         plan.threads * (arithmetic * spill + copies)
@@ -120,7 +125,7 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
         arithmetic = numbers / work.matrix_rate
         units = plan.units_m * plan.units_n
         shared = units * (plan.thread_m + plan.thread_n) * plan.block_k * work.a_bytes / 128.0
-    accesses, scattered = _accesses(plan)
+    accesses, scattered = tile_accesses(plan)
     split = (work.a_split_cost + work.b_split_cost) / 2
     loads = (accesses * _ACCESS_CYCLES[False] * split + scattered * _SCATTER_CYCLES) / 32.0
     idle = max(1.0, 128.0 / (plan.threads * resident))
@@ -130,7 +135,7 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
     return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + stores + _BLOCK_CYCLES[False]
 
 
-def _traffic(plan: TiledPlan, work: Workload, tiles: int) -> float:
+def traffic(plan: TiledPlan, work: Workload, tiles: int) -> float:
     """Bytes through device memory if every second re-read of an operand misses the cache."""
     again_a = max(1.0, -(-work.n // plan.block_n) / 16)
     again_b = max(1.0, -(-work.m // plan.block_m) / 16)

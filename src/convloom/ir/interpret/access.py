@@ -12,7 +12,7 @@ import numpy as np
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array, Bools, GlobalMemory, Ints, SharedMemory
-from convloom.ir.ops import Buffer
+from convloom.ir.ops import Buffer, Scope
 
 
 def combined(active: Bools | None, mask: Any) -> Bools | None:
@@ -81,8 +81,7 @@ def read_shared(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Boo
         _check_known(chunk, memory, f"shared {buffer.name}", places, taken)
     if chunk.launch.options.races:
         note_race(chunk, buffer, places, taken, written=False)
-    if chunk.launch.counts is not None:
-        _count(chunk, buffer, memory.values, places, taken, 0)
+    count_access(chunk, buffer, places, taken)
     if places.shape[2] == 1:
         return memory.values[places[..., 0]]
     return memory.values[places, np.arange(places.shape[2])]
@@ -93,8 +92,7 @@ def write_shared(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken:
     places = shared_places(chunk, buffer, index, len(values), taken)
     if chunk.launch.options.races:
         note_race(chunk, buffer, places, taken, written=True)
-    if chunk.launch.counts is not None:
-        _count(chunk, buffer, chunk.shared[buffer.name].values, places, taken, 0, written=True)
+    count_access(chunk, buffer, places, taken, written=True)
     put_shared(chunk, buffer, places, values, taken)
 
 
@@ -190,8 +188,7 @@ def read_global(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Boo
             report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, indices)
     if memory.owners is not None:
         _check_global_race(chunk, memory.owners, subject, places, indices, taken, written=False)
-    if chunk.launch.counts is not None:
-        _count(chunk, buffer, memory.values, indices, taken, memory.address)
+    count_access(chunk, buffer, indices, taken)
     return memory.values[places]
 
 
@@ -205,8 +202,7 @@ def write_global(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken:
     places = np.broadcast_to(indices + memory.origin, shape)
     if memory.owners is not None:
         _check_global_race(chunk, memory.owners, subject, places, indices, taken, written=True)
-    if chunk.launch.counts is not None:
-        _count(chunk, buffer, memory.values, indices, taken, memory.address, written=True)
+    count_access(chunk, buffer, indices, taken, written=True)
     values = np.broadcast_to(values, shape)
     if taken is not None:
         kept = np.broadcast_to(taken, shape)
@@ -239,9 +235,12 @@ def _check_global_race(
         report_lanes(chunk, FindingKind.RACE, subject, conflict, taken, indices)
 
 
-def _count(
-    chunk: Chunk, buffer: Buffer, values: Array, indices: Ints, taken: Bools | None, address: int, written: bool = False
-) -> None:
-    assert chunk.launch.counts is not None
-    first = address + indices[0] * values.itemsize
-    chunk.launch.counts.access(chunk.path, buffer, first, len(indices) * values.itemsize, taken, chunk.shape, written)
+def count_access(chunk: Chunk, buffer: Buffer, indices: Ints, taken: Bools | None, *, written: bool = False) -> None:
+    """Counts an access where counting is asked for."""
+    counts = chunk.launch.counts
+    if counts is None or buffer.dtype is None:
+        return
+    memory = chunk.launch.memories.get(buffer.name) if buffer.scope is Scope.GLOBAL else None
+    size = buffer.dtype.nbytes
+    first = (0 if memory is None else memory.address) + indices[0] * size
+    counts.access(chunk.path, buffer, first, len(indices) * size, taken, chunk.shape, written)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from convloom.ir.interpret.access import note_race, put_shared, shared_places
+from convloom.ir.interpret.access import count_access, note_race, put_shared, shared_places
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.flights import Copies, Copy
 from convloom.ir.interpret.memory import Array, Bools
@@ -27,6 +27,7 @@ def issue(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken: Bools 
     if chunk.launch.options.races:
         note_race(chunk, buffer, places, wanted, written=True)
         chunk.shared[buffer.name].fly(places, wanted, True)
+    count_access(chunk, buffer, places, wanted, written=True)
     landed = _lands_at_once(copies, chunk.launch.options.landing)
     if landed:
         put_shared(chunk, buffer, places, values, wanted)

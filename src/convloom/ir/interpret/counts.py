@@ -8,6 +8,7 @@ global memory is sectors: aligned pieces of memory that are moved whole.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Site:
     buffer: str
     scope: Scope
     written: bool
+    accesses: int = 0
     requests: int = 0
     units: int = 0
     ideal: int = 0
@@ -47,11 +49,16 @@ class Site:
 
 @dataclass(slots=True)
 class Counts:
-    """Sums over all blocks. `operations` counts numbers (lanes of active threads) by kind; `barriers` per block."""
+    """Sums over all blocks.
+
+    `operations` counts numbers (lanes of active threads) by kind, matrix rows included;
+    `rows` executions of instruction rows by name, per group of lanes; `barriers` per block.
+    """
 
     geometry: Geometry = field(default_factory=Geometry)
     sites: dict[tuple[str, str], Site] = field(default_factory=dict[tuple[str, str], Site])
     operations: dict[str, int] = field(default_factory=dict[str, int])
+    rows: dict[str, int] = field(default_factory=dict[str, int])
     barriers: int = 0
 
     def barrier(self, blocks: int) -> None:
@@ -62,6 +69,13 @@ class Counts:
         """Adds an arithmetic operation of the active threads."""
         threads = shape[0] * shape[1] if active is None else int(np.broadcast_to(active, shape).sum())
         self.operations[kind] = self.operations.get(kind, 0) + threads * value_type(operand).lanes
+
+    def row(self, name: str, shape: tuple[int, ...], groups: int) -> None:
+        """Adds an instruction row that so many groups of lanes executed; (m, n, k) if it multiplies."""
+        self.rows[name] = self.rows.get(name, 0) + groups
+        if shape:
+            kind = "multiply-add"
+            self.operations[kind] = self.operations.get(kind, 0) + groups * prod(shape)
 
     def access(
         self,
@@ -84,6 +98,7 @@ class Counts:
         active = np.True_ if taken is None else np.broadcast_to(taken, (shape[0], columns))
         present = self._by_subgroup(np.broadcast_to(active, (shape[0], columns)), 0).astype(np.bool_)
         site.requests += factor * int(present.any(axis=1).sum())
+        site.accesses += factor * int(present.sum())
         site.moved_bytes += factor * int(present.sum()) * nbytes
         cost = self._wavefronts if buffer.scope is Scope.SHARED else self._sectors
         units, ideal = cost(addresses, present, nbytes)
@@ -126,9 +141,13 @@ class Counts:
         """The sites of one memory."""
         return tuple(site for site in self.sites.values() if site.scope is scope)
 
-    def global_bytes(self) -> int:
+    def sector_bytes(self) -> int:
         """Bytes of all sectors moved between global memory and the processors (caches are not modelled)."""
         return self.geometry.sector_bytes * sum(site.units for site in self.of_scope(Scope.GLOBAL))
+
+    def moved_bytes(self, scope: Scope, *, written: bool) -> int:
+        """Bytes that threads asked one memory to give or take."""
+        return sum(site.moved_bytes for site in self.of_scope(scope) if site.written is written)
 
 
 def _units(addresses: Ints, present: Bools, nbytes: int, size: int) -> Ints:

@@ -39,6 +39,11 @@ def execute(chunk: Chunk, statement: Instruct) -> None:
     active = None if active is None else active[..., 0]
     if row.lanes > 1 and active is not None:
         _check_whole_groups(chunk, row, active)
+    if chunk.launch.counts is not None:
+        threads, blocks = chunk.shape
+        whole = active is None
+        groups = threads * blocks // row.lanes if whole else int(active.reshape(blocks, -1, row.lanes)[..., 0].sum())
+        chunk.launch.counts.row(row.name, row.shape, groups)
     try:
         results = row.execute(values, memory, active)
     except IllegalProblem:  # a broken constraint: undefined on a device, a finding here

@@ -1,0 +1,161 @@
+"""Counts against small kernels worked out by hand, and the cost model's numbers against counts."""
+
+import pytest
+
+from convloom.errors import IllegalProblem
+from convloom.frontend.interpret_counts import interpret_counted
+from convloom.ir.interpret import Options
+from convloom.ir.interpret.counts import Geometry
+from convloom.ir.ops import Scope
+from convloom.problem.notation import parse_problem
+from convloom.problem.notation.choose import parse_line
+from convloom.target.arch import CPU, INTERPRET, SM_90A
+from tests.ir.interpret.kernels import memory, run
+from tests.notations import defaults
+
+COUNTED = Options(counted=True)
+
+
+def counted(body, threads=32, blocks=1, a=None):
+    a = memory(range(4096)) if a is None else a
+    outcome, _ = run(body, a, memory([0.0] * 4096), threads=threads, blocks=blocks, options=COUNTED)
+    assert list(outcome.findings) == []
+    return outcome.counts
+
+
+def site(counts, scope, written):
+    (found,) = [site for site in counts.of_scope(scope) if site.written is written]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("index", "wavefronts"),
+    [
+        ("tid", 1),
+        ("tid * 2", 2),  # every second bank
+        ("tid * 32", 32),  # one bank
+        ("tid * 33", 1),
+        ("tid * 4", 4),
+        ("tid % 2", 1),  # one word is served to all
+        ("5", 1),
+        ("(tid % 8) * 32 + tid // 8", 8),
+    ],
+)
+def test_bank_conflicts_of_four_byte_loads(index, wavefronts):
+    body = f"""
+    shared t f32[1056]
+    for i[0,32] < 33 unrolled
+      write t[i * 32 + tid] = read(a, tid, 1)
+    barrier
+    register r f32[1]
+    write r[0] = read(t, {index}, 1)
+    """
+    found = site(counted(body), Scope.SHARED, written=False)
+    assert (found.requests, found.units, found.ideal) == (1, wavefronts, 1)
+
+
+@pytest.mark.parametrize(("index", "wavefronts"), [("tid * 4", 4), ("(tid % 8) * 4", 4), ("(tid % 4) * 32", 16)])
+def test_sixteen_byte_loads_are_served_in_quarters(index, wavefronts):
+    body = f"""
+    shared t f32[128]
+    for i[0,3] < 4 unrolled
+      write t[i * 32 + tid] = read(a, tid, 1)
+    barrier
+    register r f32[4]
+    write r[0] = read(t, {index}, 4)
+    """
+    assert site(counted(body), Scope.SHARED, written=False).units == wavefronts
+
+
+@pytest.mark.parametrize(
+    ("index", "lanes", "sectors", "ideal"),
+    [
+        ("tid", 1, 4, 4),
+        ("tid * 8", 1, 32, 4),
+        ("tid + 1", 1, 5, 4),
+        ("tid * 4", 4, 16, 16),
+        ("0", 1, 1, 1),
+        ("tid * 16", 4, 32, 16),
+    ],
+)
+def test_sectors_of_global_loads(index, lanes, sectors, ideal):
+    body = f"register r f32[{lanes}]\nwrite r[0] = read(a, {index}, {lanes})\n"
+    found = site(counted(body), Scope.GLOBAL, written=False)
+    assert (found.requests, found.units, found.ideal) == (1, sectors, ideal)
+    assert found.moved_bytes == 32 * 4 * lanes
+
+
+def test_absent_threads_cost_nothing():
+    body = "register r f32[1]\nwrite r[0] = read(a, tid * 8, 1, if_=tid < 5)\n"
+    found = site(counted(body, threads=64), Scope.GLOBAL, written=False)
+    assert (found.requests, found.accesses, found.units) == (1, 5, 5)
+
+
+def test_sums_over_blocks_threads_and_loops():
+    body = """
+    register r f32[1]
+    write r[0] = const(0.0, f32, 1)
+    for i[0,2] < 3 serial
+      write r[0] = mad(read(a, bid * 64 + tid, 1), read(a, i, 1), read(r, 0, 1))
+      barrier
+    when tid < 40
+      write r[0] = add(read(r, 0, 1), read(r, 0, 1))
+    write c[bid * 64 + tid] = read(r, 0, 1)
+    """
+    for chunk_threads in (64, 4096):
+        outcome, _ = run(
+            body, memory(range(4096)), memory([0.0] * 4096), threads=64, blocks=5,
+            options=Options(counted=True, chunk_threads=chunk_threads),
+        )  # fmt: skip
+        counts = outcome.counts
+        assert counts.operations == {"multiply-add": 5 * 64 * 3, "add": 5 * 40}
+        assert counts.barriers == 15
+        assert counts.moved_bytes(Scope.GLOBAL, written=True) == 5 * 64 * 4
+        assert site(counts, Scope.GLOBAL, written=True).units == 5 * 8
+
+
+def test_the_geometry_is_a_parameter():
+    assert Geometry().subgroup * Geometry().word_bytes == 128
+
+
+# --- estimates ------------------------------------------------------------------------------------------------------
+
+WHOLE = [
+    ("mb2ic32ih8oc32oh8kh1", "fwd", "f32", None),
+    ("mb2ic32ih8oc32oh8kh1", "bwd_w", "f32", None),
+    ("mb2ic64ih8oc64oh8kh3ph1", "fwd", "f16", "axb"),
+]
+
+
+@pytest.mark.parametrize(("line", "direction", "dtypes", "tag"), WHOLE)
+def test_estimates_are_what_is_counted(line, direction, dtypes, tag):
+    options = defaults(direction, dtypes, tag) if tag else defaults(direction, dtypes)
+    found = interpret_counted(parse_line(line, options), INTERPRET)
+    counts, expected = found.outcome.counts, found.predicted
+    assert found.check.passed
+    assert found.outcome.blocks == expected.blocks
+    assert counts.barriers == expected.barriers
+    assert counts.operations["multiply-add"] == expected.multiply_adds
+    stores = sum(site.accesses for site in counts.of_scope(Scope.GLOBAL) if site.written)
+    loads = sum(site.accesses for site in counts.of_scope(Scope.GLOBAL) if not site.written)
+    assert 0.7 * expected.store_accesses <= stores <= expected.store_accesses  # tails are masked
+    assert 0.7 * expected.load_accesses <= loads <= expected.load_accesses  # so is padding
+    assert counts.sector_bytes() >= expected.global_bytes  # what passes the caches is at most what is asked for
+
+
+def test_phases_are_estimated_by_their_mean_number_of_steps_rounded_up():
+    found = interpret_counted(parse_line("mb2ic64ih8oc64oh4kh3ph1sh2", defaults("bwd_d", "f16", "axb")), INTERPRET)
+    assert found.outcome.blocks == found.predicted.blocks
+    assert found.outcome.counts.barriers == 9  # 1 + 2 + 2 + 4 taps
+    assert found.predicted.barriers == 4 * 3
+
+
+def test_any_gpu_target_can_be_counted():
+    found = interpret_counted(parse_problem("mb1ic8ih6oc16oh6kh3ph1"), SM_90A)
+    assert found.check.passed
+    assert found.outcome.counts.rows == {}
+
+
+def test_the_cpu_target_is_refused():
+    with pytest.raises(IllegalProblem, match="kernels of GPU targets"):
+        interpret_counted(parse_problem("mb1ic8ih6oc16oh6kh3ph1"), CPU)
