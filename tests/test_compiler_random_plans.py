@@ -1,4 +1,4 @@
-"""Random problems with random legal plans on the cpu device: exact integers, poisoned surroundings, any kind of size."""
+"""Random problems with random legal plans on the cpu device: exact integers, poisoned surroundings, any sizes."""
 
 import random
 from dataclasses import replace

@@ -1,8 +1,9 @@
-"""Runs generated source on the cpu device in poisoned memory, without any help of the frontend."""
+"""Runs generated source on a device in poisoned memory, without any help of the frontend."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +14,9 @@ from convloom.problem.layout import Layout, plain
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.reference import Arithmetic, Operands, reference, result_shape
 from convloom.runtime.device import device_named
-from convloom.runtime.interface import as_bytes
+from convloom.runtime.interface import Device, DeviceMemory, as_bytes
 
-GUARD = 256  # bytes in front of and behind a tensor
+GUARD = 256  # bytes in front of and behind a tensor; a multiple of every alignment that is relied on
 POISON = 0xFF  # NaN in every float type
 
 
@@ -31,9 +32,7 @@ class Image:
     @staticmethod
     def of(layout: Layout, shape: tuple[int, ...], dtype: np.dtype, array: np.ndarray | None) -> Image:
         nbytes = buffer_size(layout, shape) * dtype.itemsize
-        whole = np.full(nbytes + 2 * GUARD + 64, POISON, np.uint8)
-        start = -whole.ctypes.data % 64
-        memory = whole[start : start + nbytes + 2 * GUARD]
+        memory = np.full(nbytes + 2 * GUARD, POISON, np.uint8)
         if array is not None:
             memory[GUARD : GUARD + nbytes] = as_bytes(pack(array.astype(dtype, copy=False), layout))
         return Image(layout, shape, dtype, memory)
@@ -43,9 +42,9 @@ class Image:
         return self.memory[GUARD : self.memory.size - GUARD].view(self.dtype)
 
     @property
-    def address(self) -> int:
-        """Of the element of index 0."""
-        return self.memory.ctypes.data + GUARD + buffer_origin(self.layout, self.shape) * self.dtype.itemsize
+    def start(self) -> int:
+        """Byte of the element of index 0."""
+        return GUARD + buffer_origin(self.layout, self.shape) * self.dtype.itemsize
 
     def guarded(self) -> bool:
         return bool((self.memory[:GUARD] == POISON).all() and (self.memory[-GUARD:] == POISON).all())
@@ -69,26 +68,47 @@ def images(problem, operands: Operands) -> dict[str, Image]:
     return found
 
 
-def run(source: KernelSource, names: Mapping[str, str], problem, operands: Operands, sizes: Mapping[str, int]):
+def run(
+    source: KernelSource,
+    names: Mapping[str, str],
+    problem,
+    operands: Operands,
+    sizes: Mapping[str, int],
+    device: Device | None = None,
+):
     """The result of one call, as a logical array; an AssertionError if a byte outside of a tensor changed.
 
     `names` gives the tensor behind each of the kernel's buffers, `sizes` the values of symbols.
     """
     tensors = images(problem, operands)
-    inputs = {name: image.memory.copy() for name, image in tensors.items()}
-    built = device_named("cpu").build(source)
-    addresses = [tensors[names.get(buffer.name, buffer.name)].address for buffer in source.buffers]
-    built.launch(addresses, sizes, {"alpha": operands.alpha, "beta": operands.beta})
-    for buffer in source.buffers:
-        name = names.get(buffer.name, buffer.name)
+    device = device or device_named("cpu")
+    before = {name: image.memory.copy() for name, image in tensors.items()}
+    order = [names.get(buffer.name, buffer.name) for buffer in source.buffers]
+    with ExitStack() as stack:
+        memories = {name: stack.enter_context(device.allocate(image.memory.size)) for name, image in tensors.items()}
+        for name, memory in memories.items():
+            memory.write(tensors[name].memory)
+        handles = [_at(memories[name], tensors[name].start) for name in order]
+        device.build(source).launch(handles, sizes, {"alpha": operands.alpha, "beta": operands.beta})
+        device.synchronize()
+        for name, memory in memories.items():
+            memory.read(tensors[name].memory)
+    for name, buffer in zip(order, source.buffers, strict=True):
         assert tensors[name].guarded(), f"memory around {name} was written"
         written = buffer.access is not Access.READ
-        assert written or np.array_equal(tensors[name].memory, inputs[name]), f"input {name} was written"
-    name = next(names.get(buffer.name, buffer.name) for buffer in source.buffers if buffer.access is not Access.READ)
-    result, old = tensors[name], inputs[name][GUARD:-GUARD].view(tensors[name].dtype)
+        assert written or np.array_equal(tensors[name].memory, before[name]), f"input {name} was written"
+    name = next(name for name, b in zip(order, source.buffers, strict=True) if b.access is not Access.READ)
+    result, old = tensors[name], before[name][GUARD:-GUARD].view(tensors[name].dtype)
     gaps = pack(np.zeros(result.shape, bool), result.layout, fill=True)
     assert np.array_equal(as_bytes(result.content[gaps]), as_bytes(old[gaps])), "a gap of the result was written"
     return unpack(result.content, result.layout, result.shape)
+
+
+def _at(memory: DeviceMemory, offset: int):
+    """What a launch takes for a place in the memory: an address, or (OpenCL) a part of the buffer."""
+    if isinstance(memory.handle, int):
+        return memory.handle + offset
+    return memory.handle.get_sub_region(offset, memory.nbytes - offset)
 
 
 def exact_reference(problem, operands: Operands):

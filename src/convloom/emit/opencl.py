@@ -61,7 +61,8 @@ def print_opencl(kernel: Kernel) -> str:
     body = printer.body(kernel.body)
     parameters = parameter_text(kernel, buffer="__global {const}{type} *restrict {name}", integer="long")
     head = f"__kernel __attribute__((reqd_work_group_size({kernel.threads}, 1, 1))) void {kernel.name}({parameters})"
-    doubles = any(buffer.dtype is not None and buffer.dtype.name == "f64" for buffer in kernel.buffers)
+    used = {dtype for dtype, _ in printer.types} | {str(item.dtype) for item in (*kernel.buffers, *kernel.scalars)}
+    doubles = "f64" in used
     parts = [
         f"// {kernel.name}: {kernel.threads} work-items a group",
         "#pragma OPENCL EXTENSION cl_khr_fp64 : enable" if doubles else "",
