@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import cache, check, devices, explain, model, run
+from convloom.cli import cache, check, devices, explain, fuzz, model, run
 from convloom.cli.console import ReportingGroup
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(cache.app, name="cache")
 app.command("devices")(devices.devices)
 app.command("run")(run.run)
 app.command("check")(check.check)
+app.command("fuzz")(fuzz.fuzz)
 app.command("explain")(explain.explain)
 app.command("emit")(explain.emit)
 app.command("key")(explain.key)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from convloom.dtypes import dtype_named
 from convloom.problem.data import DataKind
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation import Defaults, direction_named, types_named
@@ -18,14 +19,17 @@ TypeNames = Annotated[str, typer.Option("--dt", help="One element type, or src:w
 SourceTag = Annotated[str, typer.Option("--stag", help="Layout of src, such as nchw, nhwc, aBx16b.")]
 WeightsTag = Annotated[str, typer.Option("--wtag", help="Layout of the weights.")]
 ResultTag = Annotated[str, typer.Option("--dtag", help="Layout of dst.")]
-DeviceName = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N, opencl or opencl:PLATFORM.")]
+DeviceName = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N, opencl, opencl:PLATFORM or interpret.")]
 PlanText = Annotated[str | None, typer.Option("--plan", help="A plan's text; without it the planner chooses.")]
+BiasType = Annotated[str | None, typer.Option("--bias", help="Element type of a bias; without it there is none.")]
 Data = Annotated[DataKind, typer.Option("--data", help="int: exact equality; real: within the error bound.")]
 
 UNTAGGED = ANY
 
 
-def defaults_of(direction: str, dtypes: str, stag: str = ANY, wtag: str = ANY, dtag: str = ANY) -> Defaults:
+def defaults_of(
+    direction: str, dtypes: str, stag: str = ANY, wtag: str = ANY, dtag: str = ANY, bias: str | None = None
+) -> Defaults:
     """What a line of a notation leaves open. IllegalProblem for an unknown direction, type or tag."""
     return Defaults(
         direction=direction_named(direction),
@@ -33,4 +37,5 @@ def defaults_of(direction: str, dtypes: str, stag: str = ANY, wtag: str = ANY, d
         src_tag=stag,
         wei_tag=wtag,
         dst_tag=dtag,
+        bias=None if bias is None else dtype_named(bias),
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Annotated
+
 import typer
 from rich.text import Text
 
 from convloom.cli.console import MISMATCH, output
 from convloom.cli.problem_options import (
     UNTAGGED,
+    BiasType,
     Data,
     DeviceName,
     DirectionName,
@@ -20,7 +24,9 @@ from convloom.cli.problem_options import (
     defaults_of,
 )
 from convloom.frontend.compile import compile
+from convloom.frontend.dynamic_twin import Twin, dynamic_twin
 from convloom.frontend.problem_check import CheckOutcome, check_problem
+from convloom.problem.conv import Scaling
 from convloom.problem.data import DataKind
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
@@ -39,14 +45,20 @@ def run(
     device: DeviceName = "cpu",
     plan: PlanText = None,
     data: Data = DataKind.REAL,
+    bias: BiasType = None,
+    alpha: Annotated[bool, typer.Option("--alpha", help="The call scales the result.")] = False,
+    beta: Annotated[bool, typer.Option("--beta", help="The call adds the scaled old result.")] = False,
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="One kernel for all sizes, called with these.")] = False,
 ) -> None:
     """Generate the kernel of a problem, run it, compare with the reference, print time and error.
 
     Exit status 1 if the result is wrong.
     """
-    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
-    kernel = compile(parsed, device, plan)
-    outcome = check_problem(kernel, data, measure_seconds=MEASURE_SECONDS)
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag, bias))
+    parsed = replace(parsed, scaling=Scaling(alpha, beta))
+    twin = dynamic_twin(parsed) if dynamic else Twin(parsed, parsed)
+    kernel = compile(twin.dynamic, device, plan)
+    outcome = check_problem(kernel, data, problem=twin.static, measure_seconds=MEASURE_SECONDS)
     console = output()
     console.print(f"problem  {problem_text(parsed)}")
     console.print(f"plan     {kernel.plan}")

@@ -15,7 +15,7 @@ from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.frontend.tensor import Tensor
 from convloom.problem.conv import constant
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
-from convloom.problem.reference import Operands
+from convloom.problem.reference import Operands, Problem
 from convloom.runtime.interface import Device, as_bytes
 from convloom.runtime.timing import measure
 
@@ -87,13 +87,17 @@ class _Buffer:
         return self.memory.handle.get_sub_region(offset, self.memory.nbytes - offset)
 
 
-def run_on_device(kernel: Kernel, operands: Operands, *, measure_seconds: float = 0.0) -> DeviceRun:
+def run_on_device(
+    kernel: Kernel, operands: Operands, *, problem: Problem | None = None, measure_seconds: float = 0.0
+) -> DeviceRun:
     """One call on fresh memory with poisoned result and surroundings; then timed calls for `measure_seconds`.
 
-    Operands are logical arrays; they are laid out as the problem says. IllegalProblem for symbolic sizes.
+    Operands are logical arrays; they are laid out as the problem says: the kernel's own, or `problem` for a kernel
+    whose sizes are dims. IllegalProblem for symbolic sizes.
     """
-    terms, device = problem_terms(kernel.problem), kernel.device
-    old = operands.old if kernel.problem.scaling.beta else None
+    called = kernel.problem if problem is None else problem
+    terms, device = problem_terms(called), kernel.device
+    old = operands.old if called.scaling.beta else None
     with ExitStack() as stack:
         values = zip(terms.inputs, (operands.a, operands.b, operands.bias), strict=False)
         inputs = [stack.enter_context(_Buffer(device, term, array)) for term, array in values]

@@ -43,14 +43,17 @@ class CheckOutcome:
         return ""
 
 
-def check_problem(kernel: Kernel, kind: DataKind, *, seed: int = 0, measure_seconds: float = 0.0) -> CheckOutcome:
+def check_problem(
+    kernel: Kernel, kind: DataKind, *, problem: Problem | None = None, seed: int = 0, measure_seconds: float = 0.0
+) -> CheckOutcome:
     """Runs the kernel on data of this kind; integers must be equal bit for bit, reals within the bound.
 
-    Raises IllegalProblem for symbolic sizes.
+    `problem`: the sizes of the call where the kernel's are dims. Raises IllegalProblem for symbolic sizes.
     """
-    operands = make_operands(kernel.problem, kind, seed)
-    run = run_on_device(kernel, operands, measure_seconds=measure_seconds)
-    return judge(kernel.problem, operands, run, kind)
+    called = kernel.problem if problem is None else problem
+    operands = make_operands(called, kind, seed)
+    run = run_on_device(kernel, operands, problem=called, measure_seconds=measure_seconds)
+    return judge(called, operands, run, kind)
 
 
 def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:

@@ -1,0 +1,92 @@
+"""Draws fuzz cases: small problems of every kind, most of them awkward on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from convloom.compiler import prepare
+from convloom.errors import IllegalProblem, NotYetSupported
+from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
+from convloom.plan.draw_plan import draw_plan
+from convloom.plan.tiled import plan_text
+from convloom.problem.conv import Scaling
+from convloom.problem.layout_tags import ANY
+from convloom.target.arch import Target
+
+_DIRECTIONS = ("fwd", "bwd_d", "bwd_w")
+_TYPES = (
+    "f32", "f32", "f32", "f16", "f16", "f16:f16:f32", "bf16", "f64", "s8:s8:s32", "u8:s8:s8", "s8:s8:f32",
+    "f16:bf16:f32",
+)  # fmt: skip
+_TAGS = (ANY, "abx", "axb", "axb", "aBx8b", "aBx16b")
+_CHANNELS = (1, 1, 2, 3, 4, 5, 8, 8, 16, 17, 32)
+_SIZES = (1, 2, 3, 5, 7, 8, 16, 17, 24, 33, 64)
+_MOST_PRODUCTS = 1_000_000
+_OPERAND_ORDER = {"fwd": (0, 1, 2), "bwd_d": (2, 1, 0), "bwd_w": (0, 2, 1)}  # (a, b, result) -> places of src:wei:dst
+
+
+def draw_case(random: Random, target: Target) -> FuzzCase:
+    """A case that is a legal problem; its plan is a random legal one in most cases."""
+    while True:
+        case = _draw_gemm(random) if random.random() < 0.25 else _draw_conv(random)
+        try:
+            if not 0 < case.problem().ops <= 2 * _MOST_PRODUCTS:
+                continue
+            contraction = prepare(case.compiled_problem()).contraction
+        except (IllegalProblem, NotYetSupported):
+            continue
+        plan = draw_plan(random, contraction, target) if random.random() < 0.8 else None
+        return case if plan is None else replace(case, plan=plan_text(plan))
+
+
+def _scaling(random: Random) -> Scaling:
+    return Scaling(random.random() < 0.2, random.random() < 0.2)
+
+
+def _bias(random: Random, types: str) -> str | None:
+    if random.random() < 0.6:
+        return None
+    names = types.split(":")
+    first, result = names[0], names[-1]
+    return random.choice(("s32", "f32")) if first in ("s8", "u8") else (result if first == result else "f32")
+
+
+def _draw_conv(random: Random) -> FuzzCase:
+    direction, operand_types = random.choice(_DIRECTIONS), random.choice(_TYPES)
+    groups = random.choice((1, 1, 1, 2, 3, 8))
+    rank = random.choice((1, 2, 2, 2, 3))
+    spatial = tuple(_dimension(random, 12 if rank < 3 else 6) for _ in range(rank))
+    sizes = ConvSizes(groups, random.choice((1, 2, 3)), random.choice(_CHANNELS), random.choice(_CHANNELS), spatial)
+    bias = None if direction == "bwd_w" else _bias(random, operand_types)
+    tags = (random.choice(_TAGS), random.choice((ANY, "abx", "axb")), random.choice(_TAGS))
+    dynamic = random.random() < 0.3 and not any("B" in tag for tag in tags)
+    return FuzzCase(sizes, direction, _by_tensor(operand_types, direction), tags, bias, _scaling(random), dynamic)
+
+
+def _by_tensor(operand_types: str, direction: str) -> str:
+    """Types of (a, b, result) as src:wei:dst of a direction."""
+    names = operand_types.split(":")
+    if len(names) == 1:
+        return names[0]
+    places = _OPERAND_ORDER[direction]
+    return ":".join(names[places.index(place)] for place in range(3))
+
+
+def _dimension(random: Random, most: int) -> tuple[int, int, int, int, int, int]:
+    """A window whose output is what fits, or one that crops or pads more behind."""
+    kernel, stride, dilation = random.choice((1, 2, 3, 3, 5)), random.choice((1, 1, 2, 3)), random.choice((1, 1, 2))
+    size, pad = random.randint(1, most), random.choice((0, 0, 1, 1, 2, 3))
+    reach = (kernel - 1) * dilation + 1
+    fits = max((size + 2 * pad - reach) // stride + 1, 1)
+    return size, kernel, stride, dilation, pad, max(fits + random.choice((0, 0, 0, -1, 1)), 1)
+
+
+def _draw_gemm(random: Random) -> FuzzCase:
+    types = random.choice(_TYPES)
+    flips = tuple(random.random() < 0.5 for _ in range(3))
+    m, n, k = (random.choice(_SIZES) for _ in range(3))
+    sizes = GemmSizes(random.choice((1, 1, 2, 3)), m, n, k, (flips[0], flips[1], flips[2]))
+    return FuzzCase(
+        sizes, "fwd", types, bias=_bias(random, types), scaling=_scaling(random), dynamic=random.random() < 0.3
+    )
