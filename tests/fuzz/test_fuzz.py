@@ -1,0 +1,152 @@
+"""The fuzz: a bounded run, what it draws, that it finds planted faults, and that its command lines repeat them."""
+
+import shlex
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from convloom.cli import app
+from convloom.frontend import fuzz_run
+from convloom.frontend.device_target import target_for
+from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
+from convloom.frontend.fuzz_draw import draw_case
+from convloom.frontend.fuzz_run import Kind, run_case, shrink
+from convloom.frontend.interpret_device import InterpretBuilt, InterpretDevice
+from convloom.problem.conv import Scaling
+from convloom.runtime.device import device_named
+from convloom.target.arch import CPU, INTERPRET
+
+SEEDS = range(60)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return [draw_case(Random(seed), INTERPRET) for seed in SEEDS]
+
+
+def test_a_bounded_run_finds_nothing():
+    result = CliRunner().invoke(
+        app, ["fuzz", "--seconds", "6", "--cases", "60", "--device", "interpret", "--seed", "7"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "0 faults" in result.output
+
+
+def test_a_bounded_run_on_the_cpu_finds_nothing():
+    result = CliRunner().invoke(app, ["fuzz", "--seconds", "6", "--cases", "40", "--device", "cpu", "--seed", "7"])
+    assert result.exit_code == 0, result.output
+    assert "0 faults" in result.output
+
+
+def test_cases_depend_on_their_seed_alone():
+    assert draw_case(Random(3), INTERPRET) == draw_case(Random(3), INTERPRET)
+    assert len({draw_case(Random(seed), CPU) for seed in range(10)}) == 10
+
+
+def test_all_kinds_are_drawn(drawn):
+    assert {case.direction for case in drawn} == {"fwd", "bwd_d", "bwd_w"}
+    assert {type(case.sizes) for case in drawn} == {ConvSizes, GemmSizes}
+    for name in ("bias", "dynamic", "plan"):
+        assert {bool(getattr(case, name)) for case in drawn} == {True, False}
+    assert {case.scaling for case in drawn} >= {Scaling(True, False), Scaling(False, True), Scaling(False, False)}
+    assert any("row=mma" in (case.plan or "") for case in drawn)
+    assert {len(case.sizes.spatial) for case in drawn if isinstance(case.sizes, ConvSizes)} == {1, 2, 3}
+    assert len({case.dtypes for case in drawn}) > 6
+
+
+def test_the_command_line_describes_the_same_problem(drawn, monkeypatch):
+    seen = []
+    monkeypatch.setattr("convloom.cli.run.compile", lambda problem, device, plan: seen.append((problem, plan)))
+    for case in drawn:
+        words = shlex.split(case.command("interpret"))
+        assert words[0] == "convloom"
+        CliRunner().invoke(app, words[1:])
+        assert seen[-1] == (case.compiled_problem(), case.plan)
+    assert len(seen) == len(drawn)
+
+
+def test_a_command_line_runs():
+    case = FuzzCase(GemmSizes(1, 5, 7, 3, (True, False, True)), "fwd", "f16", bias="f16", dynamic=True)
+    result = CliRunner().invoke(app, shlex.split(case.command("interpret"))[1:])
+    assert result.exit_code == 0, result.output
+    assert result.output.rstrip().endswith("passed")
+
+
+# --- planted faults -------------------------------------------------------------------------------------------------
+
+
+class Faulty(InterpretDevice):
+    """Kernels whose text had a piece replaced."""
+
+    name = "faulty"
+
+    def __init__(self, old, new):
+        super().__init__()
+        self.replaced = old, new
+
+    def _build(self, source):
+        return InterpretBuilt(replace(source, text=source.text.replace(*self.replaced)), self)
+
+
+CASE = FuzzCase(
+    ConvSizes(2, 2, 3, 5, ((9, 3, 2, 1, 1, 5), (7, 3, 1, 2, 2, 7))), "fwd", "f16", ("axb", "axb", "abx"), "f32",
+    Scaling(True, False),
+)  # fmt: skip
+
+
+def test_a_finding_is_a_fault_and_shrinks_to_its_core():
+    device = Faulty("barrier\n", "# no barrier\n")
+    fault = run_case(CASE, device)
+    assert (fault.kind, fault.name) == (Kind.ERROR, "InterpretedFault")
+    assert "data race" in fault.message
+    smaller, same = shrink(CASE, fault, device)
+    assert (same.kind, same.name) == (Kind.ERROR, "InterpretedFault")
+    assert smaller.bias is None
+    assert smaller.scaling == Scaling(False, False)
+    assert (smaller.sizes.groups, smaller.sizes.batch) == (1, 1)
+    assert len(smaller.sizes.spatial) == 1
+    assert run_case(smaller, device) is not None
+    assert run_case(smaller, device_named("interpret")) is None
+
+
+def test_a_wrong_result_is_a_fault():
+    device = Faulty("parameter(alpha, f32)", "const(3.0, f32, 1)")
+    fault = run_case(CASE, device)
+    assert fault.kind is Kind.WRONG
+    smaller, _ = shrink(CASE, fault, device)
+    assert smaller.scaling.alpha  # without it there is no fault
+
+
+def test_writing_outside_is_a_fault(monkeypatch):
+    class Overrun:
+        result, seconds, overrun = None, None, ("dst",)
+
+    def run(kernel, operands, *, problem):
+        from convloom.problem.reference import Arithmetic, reference
+
+        found = Overrun()
+        found.result = np.asarray(reference(problem, operands, Arithmetic.EXACT).value, problem.dst.dtype.numpy)
+        return found
+
+    monkeypatch.setattr(fuzz_run, "run_on_device", run)
+    fault = run_case(replace(CASE, dtypes="f32", scaling=Scaling(False, False)), device_named("interpret"))
+    assert fault.kind is Kind.OVERRUN
+
+
+def test_the_command_reports_faults_once_and_fails(monkeypatch):
+    monkeypatch.setattr("convloom.cli.fuzz.device_named", lambda name: Faulty("barrier\n", "# no barrier\n"))
+    result = CliRunner().invoke(
+        app, ["fuzz", "--seconds", "20", "--cases", "6", "--device", "interpret", "--seed", "1"]
+    )
+    assert result.exit_code == 1
+    assert "InterpretedFault" in result.output
+    lines = [line.strip() for line in result.output.splitlines() if line.strip().startswith("convloom run")]
+    assert 1 <= len(lines) <= 2
+    assert "--device interpret" in lines[0]
+
+
+def test_targets_follow_the_device():
+    assert target_for(device_named("interpret")) is INTERPRET
