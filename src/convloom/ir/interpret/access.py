@@ -224,9 +224,8 @@ def _check_global_race(
     chunk: Chunk, owners: Any, subject: str, places: Ints, indices: Ints, taken: Bools | None, *, written: bool
 ) -> None:
     """Two threads of the launch touch an element, one of them writing: barriers order shared memory only."""
-    threads, blocks = chunk.shape
-    shape = (len(places), threads, blocks)
-    numbers = chunk.threads + np.arange(chunk.blocks.start, chunk.blocks.stop, dtype=np.int64) * threads
+    shape = (len(places), *chunk.shape)
+    numbers = chunk.threads + np.arange(chunk.blocks.start, chunk.blocks.stop) * chunk.launch.kernel.threads
     where, who = np.broadcast_to(places, shape), np.broadcast_to(numbers, shape)
     kept = np.ones(shape, np.bool_) if taken is None else np.broadcast_to(taken, shape)
     conflict = np.zeros(shape, np.bool_)

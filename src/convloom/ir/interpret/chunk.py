@@ -1,4 +1,4 @@
-"""The state of some blocks of a launch that advance together, all their threads at once."""
+"""The state of some blocks of a launch that advance together, all their threads or one group of them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ class Chunk:
     launch: Launch
     blocks: range
     names: dict[str, Any]
+    group: range  # the threads of each block that are meant
     active: Bools | None = None
     shared: dict[str, SharedMemory] = field(default_factory=dict[str, SharedMemory])
     registers: dict[str, LocalMemory] = field(default_factory=dict[str, LocalMemory])
+    allocations: dict[str, int] = field(default_factory=dict[str, int])
     path: str = ""
     statement: Statement | None = None
     threads: Ints = field(init=False)  # (threads, 1)
@@ -54,10 +56,10 @@ class Chunk:
     copies: Copies = field(init=False)
 
     def __post_init__(self) -> None:
-        self.threads = np.arange(self.launch.kernel.threads, dtype=np.int64)[:, None]
+        self.threads = np.arange(self.group.start, self.group.stop, dtype=np.int64)[:, None]
         watched = self.launch.options.overflow and self.launch.kernel.index_bits == 32
         self.math = IndexMath(self._watch if watched else None, self._divisor)
-        seed = (self.launch.options.seed, self.blocks.start)
+        seed = (self.launch.options.seed, self.blocks.start, self.group.start)
         self.copies = Copies(np.zeros(self.shape, np.int64), np.random.default_rng(seed))
         self.names["tid"] = self.threads
         self.names["bid"] = np.arange(self.blocks.start, self.blocks.stop, dtype=np.int64)[None, :]
@@ -92,7 +94,8 @@ class Chunk:
             return
         threads, blocks = np.nonzero(affected)
         shown = np.broadcast_to(np.asarray(indices, np.int64), self.shape)[affected]
-        self.launch.findings.add(kind, self.place, subject, blocks + self.blocks.start, threads, shown)
+        first = self.blocks.start
+        self.launch.findings.add(kind, self.place, subject, blocks + first, threads + self.group.start, shown)
 
     def _watch(self, value: Any) -> Any:
         if isinstance(value, int):
@@ -119,8 +122,16 @@ class Chunk:
     # --- local memory -----------------------------------------------------------------------------------------------
 
     def allocate(self, buffer: Buffer) -> None:
-        """Brings a shared or register buffer into being; an existing one loses its contents."""
+        """Brings a shared or register buffer into being; an existing one loses its contents.
+
+        Shared memory is there once for all groups: the first one that comes allocates.
+        """
+        times = self.allocations[buffer.name] = self.allocations.get(buffer.name, 0) + 1
         known = (self.shared if buffer.scope is Scope.SHARED else self.registers).get(buffer.name)
+        if isinstance(known, SharedMemory):
+            if times <= known.allocations:
+                return
+            known.allocations = times
         if known is not None and known.size == buffer.size:
             known.knowledge.forget()
         elif buffer.scope is Scope.SHARED:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convloom.ir.interpret.chunk import Chunk, Launch
+from convloom.ir.interpret.chunk import Launch
 from convloom.ir.interpret.counts import Counts
 from convloom.ir.interpret.findings import Findings
 from convloom.ir.interpret.memory import GlobalMemory, Owners
 from convloom.ir.interpret.options import Options
-from convloom.ir.interpret.statements import run_body
+from convloom.ir.interpret.schedule import run_blocks
 from convloom.ir.ops import Kernel
 
 
@@ -46,5 +46,5 @@ def interpret(
     step = max(1, options.chunk_threads // kernel.threads)
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
-            run_body(Chunk(launch, range(first, min(first + step, blocks)), dict(arguments)), kernel.body)
+            run_blocks(launch, range(first, min(first + step, blocks)), arguments)
     return Outcome(launch.findings, launch.counts, blocks)

@@ -117,6 +117,7 @@ class SharedMemory(LocalMemory):
 
     owners: Owners = field(init=False)
     per_block: bool = False
+    allocations: int = 1  # how often the statement that brings it into being was executed
     in_flight: Bools | None = None  # of the values' shape: elements that an asynchronous copy may still change
 
     def __post_init__(self) -> None:

@@ -18,8 +18,10 @@ class Landing(Enum):
 class Options:
     """Which checks run; accesses out of bounds are always found.
 
-    `chunk_threads`: threads that advance together (whole blocks). `alignment`: bytes that a vector access of that many
-    bytes or more is aligned to. `counted`: whether to count (see `counts`).
+    `chunk_threads`: threads that run at a time (whole blocks). `group_threads`: threads of a block that advance
+    together from barrier to barrier, in an order of groups that `seed` decides; 0: the whole block. `alignment`: bytes
+    that a vector access of that many bytes or more is aligned to. `landing`: of asynchronous copies. `counted`:
+    whether to count (see `counts`).
     """
 
     races: bool = True
@@ -27,6 +29,7 @@ class Options:
     overflow: bool = True
     counted: bool = False
     chunk_threads: int = 1 << 14
+    group_threads: int = 0
     alignment: int = 16
     landing: Landing = Landing.LATEST
     seed: int = 0

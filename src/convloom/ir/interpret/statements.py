@@ -1,10 +1,12 @@
 """Executes statements for all threads of a chunk, in lock-step from one statement to the next.
 
 That loses no fault: between two barriers the accesses of different threads are compared as sets, whatever their order.
+Execution stops at every barrier; what happens there is for `schedule` to decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,6 @@ from convloom.ir.interpret.values import evaluate, read
 from convloom.ir.ops import (
     Allocate,
     Barrier,
-    Comment,
     For,
     If,
     Instruct,
@@ -33,33 +34,39 @@ from convloom.ir.ops import (
     Write,
 )
 
+Arrival = Bools | None
+"""The threads that arrive at a barrier; None: all of the chunk."""
 
-def run_body(chunk: Chunk, body: tuple[Statement, ...], path: str = "body") -> None:
-    """Runs statements one after the other; `path` is theirs in the kernel."""
+
+def run_body(chunk: Chunk, body: tuple[Statement, ...], path: str = "body") -> Iterator[Arrival]:
+    """Runs statements one after the other, giving way at barriers; `path` is that of the body in the kernel."""
     for number, statement in enumerate(body):
-        _run(chunk, statement, f"{path}.{number}")
+        here = f"{path}.{number}"
+        chunk.enter(here, statement)
+        match statement:
+            case For():
+                yield from _for(chunk, statement, here)
+            case If():
+                condition = chunk.index(statement.condition) != 0
+                yield from _masked(chunk, condition, statement.body, here)
+            case Barrier():
+                yield chunk.active
+            case _:
+                _run(chunk, statement)
 
 
-def _run(chunk: Chunk, statement: Statement, path: str) -> None:
-    if isinstance(statement, Comment):
-        return
-    chunk.enter(path, statement)
+def _run(chunk: Chunk, statement: Statement) -> None:
     match statement:
         case Write():
             _write(chunk, statement)
         case Let():
             _let(chunk, statement)
-        case For():
-            _for(chunk, statement, path)
-        case If():
-            condition = chunk.index(statement.condition) != 0
-            _masked(chunk, condition, statement.body, path)
         case Allocate():
             chunk.allocate(statement.buffer)
         case Instruct():
             execute(chunk, statement)
-        case Barrier():
-            _barrier(chunk)
+        case _:
+            return
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -97,7 +104,7 @@ def _check_facts(chunk: Chunk, name: Expr, value: Any) -> None:
 # --- control flow ---------------------------------------------------------------------------------------------------
 
 
-def _for(chunk: Chunk, loop: For, path: str) -> None:
+def _for(chunk: Chunk, loop: For, path: str) -> Iterator[Arrival]:
     if loop.kind is LoopKind.WORK_ITEMS:
         raise InternalError(
             "the interpreter runs kernels before they are serialised for a CPU; got a loop over work-items; "
@@ -111,16 +118,16 @@ def _for(chunk: Chunk, loop: For, path: str) -> None:
     for iteration in range(most):
         chunk.names[loop.variable.name] = iteration
         if uniform:
-            run_body(chunk, loop.body, path)
+            yield from run_body(chunk, loop.body, path)
         else:
-            _masked(chunk, iteration < extent, loop.body, path)
+            yield from _masked(chunk, iteration < extent, loop.body, path)
 
 
-def _masked(chunk: Chunk, condition: Any, body: tuple[Statement, ...], path: str) -> None:
+def _masked(chunk: Chunk, condition: Any, body: tuple[Statement, ...], path: str) -> Iterator[Arrival]:
     """Runs the body for the threads where the condition holds."""
     if isinstance(condition, bool | np.bool_):
         if condition:
-            run_body(chunk, body, path)
+            yield from run_body(chunk, body, path)
         return
     before = chunk.active
     chunk.active = combined(before, condition)
@@ -128,35 +135,8 @@ def _masked(chunk: Chunk, condition: Any, body: tuple[Statement, ...], path: str
     if chunk.active.all():
         chunk.active = None
     if chunk.active is None or chunk.active.any():
-        run_body(chunk, body, path)
+        yield from run_body(chunk, body, path)
     chunk.active = before
-
-
-def _barrier(chunk: Chunk) -> None:
-    reached = _reached(chunk)
-    if chunk.launch.counts is not None:
-        chunk.launch.counts.barrier(chunk.shape[1] if reached is None else int(reached.sum()))
-    for memory in chunk.shared.values():
-        memory.pass_barrier(reached)
-
-
-def _reached(chunk: Chunk) -> Bools | None:
-    """The blocks of which a thread arrives (None: all); partly arriving ones are findings."""
-    if chunk.active is None:
-        return None
-    active: Bools = np.broadcast_to(chunk.active, chunk.shape)
-    reached: Bools = np.any(active, axis=0, keepdims=True)[0]
-    _check_divergence(chunk, active, reached & ~np.all(active, axis=0, keepdims=True)[0])
-    return None if reached.all() else reached
-
-
-def _check_divergence(chunk: Chunk, active: Any, partial: Any) -> None:
-    """Blocks of which only a part of the threads arrives; the others are named."""
-    if not partial.any():
-        return
-    running, chunk.active = chunk.active, None
-    chunk.report(FindingKind.DIVERGENT_BARRIER, "the block", ~active & partial, 0)
-    chunk.active = running
 
 
 # --- stores ---------------------------------------------------------------------------------------------------------
