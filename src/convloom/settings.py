@@ -65,6 +65,7 @@ class Settings:
     threads: int = field(default_factory=_default_threads)
     interpret_threads: int = 1 << 14
     interpret_checks: frozenset[str] = INTERPRET_CHECKS
+    interpret_order: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,15 @@ def _checks(text: str) -> frozenset[str]:
     return names
 
 
+def _order(text: str) -> int | None:
+    """A seed; None for lock-step."""
+    if text == "lockstep":
+        return None
+    if not text.isdecimal():
+        raise ValueError(text)
+    return int(text)
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
@@ -149,6 +159,10 @@ KNOBS = (
     Knob(
         "CONVLOOM_INTERPRET_CHECKS", "interpret_checks", _checks, "some of races,known,overflow, or none", "all",
         "what the interpret device checks beside bounds",
+    ),
+    Knob(
+        "CONVLOOM_INTERPRET_ORDER", "interpret_order", _order, "lockstep, or a seed >= 0", "lockstep",
+        "order of subgroups and landing of copies on the interpret device",
     ),
 )  # fmt: skip
 

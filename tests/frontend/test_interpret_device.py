@@ -9,6 +9,7 @@ from convloom.errors import IllegalProblem
 from convloom.frontend.interpret_device import InterpretDevice, InterpretedFault
 from convloom.frontend.problem_check import check_problem
 from convloom.ir.interpret import FindingKind, Options
+from convloom.ir.interpret.options import Landing
 from convloom.problem.conv import Direction
 from convloom.problem.data import DataKind
 from convloom.problem.notation import parse_problem
@@ -147,3 +148,13 @@ def test_dynamic_sizes():
         src = np.arange(count * 5 * 49, dtype=np.float32).reshape(count, 5, 7, 7) % 7
         wei = np.arange(9 * 5 * 9, dtype=np.float32).reshape(9, 5, 3, 3) % 5
         assert np.array_equal(kernel(src, wei), convloom.conv(src, wei, stride=2, padding=1))
+
+
+def test_an_order_by_seed_is_a_setting():
+    kernel = convloom.compile(parse_problem(LINE), device="interpret")
+    device = InterpretDevice()
+    assert device.options().group_threads == 0
+    with scoped(interpret_order=3):
+        options = device.options()
+        assert (options.group_threads, options.seed, options.landing) == (32, 3, Landing.SEEDED)
+        assert check_problem(kernel, DataKind.INT).passed

@@ -17,6 +17,7 @@ from convloom.artifact import BufferParam, KernelSource, Language, ScalarKind
 from convloom.dtypes import dtype_named
 from convloom.errors import ConvloomError, IllegalProblem
 from convloom.ir.interpret import FindingKind, Findings, GlobalMemory, Options, Outcome, interpret
+from convloom.ir.interpret.options import Landing
 from convloom.ir.parse import parse_kernel
 from convloom.runtime.device import add_device
 from convloom.runtime.interface import Built, Description, Device, DeviceMemory, as_bytes
@@ -27,6 +28,8 @@ Bools = NDArray[np.bool_]
 
 _ALIGNMENT = 256
 _SHOWN = 4
+SUBGROUP = 32
+"""Threads that advance together where an order is asked for: those of the machines that the target is planned like."""
 
 
 class InterpretedFault(ConvloomError, RuntimeError):
@@ -147,12 +150,15 @@ class InterpretDevice(Device):
         if self._options is not None:
             return self._options
         current = settings.current()
-        checks = current.interpret_checks
+        checks, order = current.interpret_checks, current.interpret_order
         return Options(
             races="races" in checks,
             known="known" in checks,
             overflow="overflow" in checks,
             chunk_threads=current.interpret_threads,
+            group_threads=0 if order is None else SUBGROUP,
+            seed=order or 0,
+            landing=Landing.LATEST if order is None else Landing.SEEDED,
         )
 
     def _build(self, source: KernelSource) -> InterpretBuilt:
