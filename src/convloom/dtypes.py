@@ -21,7 +21,7 @@ class NumberClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type: its text name, width in bits, class, and the bits of its significand (implicit one included)."""
+    """One element type: text name, width in bits, class, and bits of its significand (implicit one included)."""
 
     name: str
     bits: int

@@ -1,7 +1,7 @@
 """The builder: names carry facts, trivial loops and conditions leave no trace."""
 
 from convloom.dtypes import F32
-from convloom.expr import bounds, const, divisor, sym
+from convloom.expr import bounds, const, divisor, local_sym, sym
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Constant, For, If, Let, LoopKind, Scope, Write
 
@@ -26,7 +26,7 @@ def test_constants_and_names_are_not_bound_again():
 
 def test_a_promise_of_the_launch_narrows_a_name():
     builder = IrBuilder()
-    block = sym("bid", lo=0)
+    block = local_sym("bid", lo=0)
     name = builder.let("tile", block, below=N)
     assert (bounds(name).lo, bounds(name).hi) == (0, 99)
 

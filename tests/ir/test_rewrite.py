@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from convloom.compiler import generate, plan_for, prepare
-from convloom.expr import const, free_symbols, substitute, sym
+from convloom.expr import const, free_symbols, local_sym, substitute
 from convloom.ir.ops import Buffer, For, If, Let, Read, Scope, Write
 from convloom.ir.rewrite import (
     map_buffers,
@@ -55,7 +55,7 @@ def test_every_expression_is_mapped():
 
 def test_substitution_reaches_masks_extents_and_nested_bodies():
     made = kernel(BODY)
-    bid = sym("bid", lo=0)
+    bid = local_sym("bid", lo=0)
     body = map_statements(made.body, lambda expression: substitute(expression, {bid: const(5)}))
     assert all(bid not in free_symbols(expression) for expression in expressions(body))
     loop = next(statement for statement in body if isinstance(statement, For))
@@ -92,7 +92,7 @@ def test_buffers_are_moved_with_their_indices():
         value for statement in statements_in(moved) for value in statement_values(statement) if isinstance(value, Read)
     ]
     assert [read.buffer.name for read in reads if read.buffer.name != "r"] == ["wide"] * 4
-    assert sym("tid", lo=0, hi=7) * 2 in [read.index for read in reads]
+    assert local_sym("tid", lo=0, hi=7) * 2 in [read.index for read in reads]
 
 
 def test_tables_are_found_once():

@@ -3,7 +3,7 @@
 import pytest
 
 from convloom.errors import InternalError
-from convloom.expr import free_symbols, sym
+from convloom.expr import free_symbols, local_sym
 from convloom.ir import verify as rules
 from convloom.ir.rewrite import statement_expressions, statements_in
 from convloom.ir.verify import bound_symbols, verify
@@ -108,4 +108,4 @@ def test_sizes_count_as_bound_until_they_are_hoisted():
 def test_bound_symbols():
     names = {symbol.name for symbol in bound_symbols(kernel(GOOD))}
     assert names == {"bid", "tid", "i", "last"}
-    assert sym("tid", lo=0, hi=7) in bound_symbols(kernel(GOOD))
+    assert local_sym("tid", lo=0, hi=7) in bound_symbols(kernel(GOOD))

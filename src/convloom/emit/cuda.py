@@ -16,6 +16,7 @@ from convloom.emit.helpers import (
 )
 from convloom.ir.ops import Kernel, Scope
 from convloom.ir.shared_space import shared_offsets
+from convloom.ir.tables import constant_tables
 
 _SCALARS = {
     "f64": "double",
@@ -25,6 +26,7 @@ _SCALARS = {
     "s8": "signed char",
     "u8": "unsigned char",
 }
+_CONSTANT_BYTES = 32 * 1024
 _ARITHMETIC = ("f64", "f32", "s32")
 
 # PTX ISA, "Data Movement and Conversion Instructions: cvt". bf16 needs sm_80 for cvt.rn.bf16.f32.
@@ -85,11 +87,17 @@ def print_cuda(kernel: Kernel) -> str:
         _types(printer, kernel),
         index_helpers(SYNTAX),
         helper_text(printer.helpers, SYNTAX),
-        table_text(kernel, "__constant__ index_t"),
+        table_text(kernel, f"{_table_space(kernel)} index_t"),
         "extern __shared__ __align__(128) unsigned char shared_space[];" if offsets else "",
         f"{head} {{\n  const index_t bid = blockIdx.x;\n  const index_t tid = threadIdx.x;\n{body}\n}}\n",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _table_space(kernel: Kernel) -> str:
+    """Constant memory holds 64 KiB, of which the launch takes some; larger tables lie in global memory."""
+    numbers = sum(len(table.values) for table in constant_tables(kernel))
+    return "__constant__" if numbers * kernel.index_bits // 8 <= _CONSTANT_BYTES else "__device__ const"
 
 
 def _types(printer: Printer, kernel: Kernel) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from convloom.dtypes import F32, dtype_named
+from convloom.errors import InternalError
+
 Conversion = tuple[str, str]  # (to, from), names of types
 
 
@@ -95,6 +98,12 @@ def _saturating(dtype: str, low: int, high: int) -> str:
 
 
 CONVERSIONS: dict[Conversion, str] = {
+    # Saturate, then round to nearest even by adding and taking away 1.5 * 2**52; NaN becomes 0.
+    ("s32", "f64"): (
+        "if (!(x == x)) return 0; if (x >= 2147483647.0) return 2147483647;"
+        " if (x <= -2147483648.0) return -2147483647 - 1;"
+        " return (s32)((x + 6755399441055744.0) - 6755399441055744.0);"
+    ),
     ("f32", "bf16"): "union { unsigned u; f32 f; } bits; bits.u = (unsigned)x << 16; return bits.f;",
     # Round to nearest even on the bit pattern; NaN stays a (quiet) NaN.
     ("bf16", "f32"): (
@@ -157,7 +166,11 @@ def helper_text(helpers: Iterable[Helper], syntax: HelperSyntax) -> str:
 def conversion_steps(conversion: Conversion, syntax: HelperSyntax) -> tuple[Conversion, ...]:
     """The direct conversions that lead from one type to another, in the order they are applied."""
     to, source = conversion
-    return (conversion,) if syntax.is_direct(conversion) else (("f32", source), (to, "f32"))
+    if syntax.is_direct(conversion):
+        return (conversion,)
+    if min(dtype_named(name).digits for name in conversion) > F32.digits:
+        raise InternalError(f"a conversion through f32 would lose digits; got {source} to {to}; add it to the table")
+    return (("f32", source), (to, "f32"))
 
 
 def _function(syntax: HelperSyntax, result: str, name: str, parameters: str, body: str) -> str:

@@ -6,7 +6,7 @@ from convloom.expr.bounds import Bounds, bounds
 from convloom.expr.congruence import Congruence, congruence, divisor
 from convloom.expr.evaluate import evaluate
 from convloom.expr.logic import all_of, any_of, maximum, minimum, negate, select
-from convloom.expr.node import ONE, ZERO, Expr, ExprLike, Facts, Op, as_expr, const, free_symbols, sym
+from convloom.expr.node import ONE, ZERO, Expr, ExprLike, Facts, Op, as_expr, const, free_symbols, local_sym, sym
 from convloom.expr.prove import Truth, prove
 from convloom.expr.quotients import ceil_div, fast_div, multiplier_of, shift_of
 from convloom.expr.rebuild import build, rebuild, substitute
@@ -39,6 +39,7 @@ __all__ = [
     "fast_div",
     "free_symbols",
     "linear_form",
+    "local_sym",
     "magic_multiplier",
     "magic_numbers",
     "magic_shift",

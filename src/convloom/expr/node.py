@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, unique
 from typing import Final, SupportsIndex, TypeVar, cast
 
@@ -49,6 +49,7 @@ class Facts:
     lo: int | None = None
     hi: int | None = None
     hint: int | None = None
+    local: bool = False  # bound by a kernel or an analysis itself: never the size of a user that has the same name
 
 
 class Expr:
@@ -214,6 +215,12 @@ def sym(name: str, *, divisor: int = 1, lo: int | None = None, hi: int | None = 
             f"some value must satisfy a symbol's facts; {name} has divisor {divisor}, lo {lo}, hi {hi}; widen them"
         )
     return _intern_symbol(name, Facts(divisor, low, high, hint))
+
+
+def local_sym(name: str, *, divisor: int = 1, lo: int | None = None, hi: int | None = None) -> Expr:
+    """A symbol that a kernel or an analysis binds itself; never the same node as a `sym` of that name."""
+    facts = sym(name, divisor=divisor, lo=lo, hi=hi).facts
+    return _intern_symbol(name, replace(facts, local=True))
 
 
 def _intern_symbol(name: str, facts: Facts) -> Expr:

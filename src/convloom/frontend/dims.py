@@ -9,9 +9,8 @@ from convloom.errors import IllegalProblem, IllegalType
 from convloom.expr import Expr, sym
 from convloom.problem.geometry import integer
 
-# Every dim has a hint. The symbols that kernels bind themselves (loops, block and thread numbers) have none, so that no
-# dim can be taken for one of them, whatever its name.
 TYPICAL_SIZE = 64
+"""The hint of a dim without one."""
 
 # Names that launch arithmetic gives a meaning of its own.
 _RESERVED = frozenset(

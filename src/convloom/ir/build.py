@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from convloom.expr import Expr, Op, bounds, const, divisor, simplify, sym
+from convloom.expr import Expr, Op, bounds, const, divisor, local_sym, simplify
 from convloom.ir.ops import (
     Allocate,
     Argument,
@@ -68,13 +68,13 @@ class IrBuilder:
         limits = bounds(value)
         known = [limit for limit in (limits.hi, _less_one(below)) if limit is not None]
         hi = min(known, default=None)
-        variable = sym(self.unique(name), divisor=max(divisor(value), 1), lo=limits.lo, hi=hi)
+        variable = local_sym(self.unique(name), divisor=max(divisor(value), 1), lo=limits.lo, hi=hi)
         self.append(Let(variable, value))
         return variable
 
     def let_read(self, name: str, value: Read, lo: int | None, hi: int | None) -> Expr:
         """Binds an integer read from an index array or table."""
-        variable = sym(self.unique(name), lo=lo, hi=hi)
+        variable = local_sym(self.unique(name), lo=lo, hi=hi)
         self.append(Let(variable, value))
         return variable
 
@@ -108,7 +108,7 @@ class IrBuilder:
             yield const(0)
             return
         hi = bounds(extent).hi
-        variable = sym(self.unique(name), lo=0, hi=None if hi is None else max(hi - 1, 0))
+        variable = local_sym(self.unique(name), lo=0, hi=None if hi is None else max(hi - 1, 0))
         with self.repeat(variable, extent, kind):
             yield variable
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from convloom.dtypes import DType, dtype_named
 from convloom.errors import IllegalProblem
-from convloom.expr import Expr, parse, sym
+from convloom.expr import Expr, local_sym, parse, sym
 from convloom.ir.ops import (
     Address,
     Allocate,
@@ -60,6 +60,7 @@ class _Reader:
 
     lines: list[str]
     place: int = 0
+    sizes: dict[str, Expr] = field(default_factory=dict[str, Expr])  # problem symbols, which only the host knows
     names: dict[str, Expr] = field(default_factory=dict[str, Expr])
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     scalars: list[LaunchScalar] = field(default_factory=list[LaunchScalar])
@@ -71,7 +72,7 @@ class _Reader:
         self.names.update({"tid": thread_id(threads), "bid": BLOCK_ID})
         self._header()
         parameters = tuple(buffer for buffer in self.buffers.values() if buffer.scope is Scope.GLOBAL)
-        blocks = self._expression(self._after("blocks "))
+        blocks = parse(self._after("blocks "), self.sizes)
         return Kernel(name, parameters, tuple(self.scalars), threads, blocks, index_bits, self._body(1))
 
     # --- lines ------------------------------------------------------------------------------------------------------
@@ -107,20 +108,20 @@ class _Reader:
         return symbol
 
     def _size(self, rest: str) -> None:
-        self._bind(self._symbol(rest))
+        size = self._facts(rest, sym)
+        self.sizes[size.name] = size
 
     def _symbol(self, text: str) -> Expr:
+        return self._facts(text, local_sym)
+
+    def _facts(self, text: str, make: Callable[..., Expr]) -> Expr:
         match = _NAMED.fullmatch(text)
         if match is None:
             raise IllegalProblem(f"a name is written name[lowest,highest]%divisor; got {text!r}; correct it")
         name, low, high, by, hint = match.groups()
-        return sym(
-            name,
-            divisor=int(by or 1),
-            lo=int(low) if low else None,
-            hi=int(high) if high else None,
-            hint=int(hint) if hint else None,
-        )
+        typical = {"hint": int(hint)} if hint else {}
+        lowest, highest = int(low) if low else None, int(high) if high else None
+        return make(name, divisor=int(by or 1), lo=lowest, hi=highest, **typical)
 
     def _parameter(self, rest: str, *, written: bool) -> None:
         name, dtype = rest.split()
@@ -137,7 +138,7 @@ class _Reader:
         if kind != "index":
             self.scalars.append(LaunchScalar(name, value, dtype_named(kind)))
             return
-        expression = self._expression(value)
+        expression = parse(value, self.sizes)
         symbol = self._bind(self._symbol(name))
         self.scalars.append(LaunchScalar(symbol.name, expression, None))
 
@@ -237,7 +238,7 @@ class _Reader:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _expression(self, text: str) -> Expr:
-        return parse(text, self.names)
+        return parse(text, {**self.sizes, **self.names})
 
     def _either(self, text: str) -> Expr | Value:
         try:

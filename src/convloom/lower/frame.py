@@ -18,8 +18,8 @@ from convloom.target.instruction import Instruction
 class Frame:
     """The contraction as the plan orients it, its flat axes and buffers, and where a thread stands in its block.
 
-    Units of threads (a thread, or a subgroup that multiplies together) form a grid; `unit_m`, `unit_n` are the place of the
-    thread's unit in it and `lane` its place in the unit.
+    Units of threads (a thread, or a subgroup that multiplies together) form a grid; `unit_m`, `unit_n` are the place of
+    the thread's unit in it and `lane` its place in the unit.
     """
 
     contraction: Contraction

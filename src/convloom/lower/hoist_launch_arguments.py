@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from convloom.expr import Expr, Op, bounds, divisor, free_symbols, rebuild, sym
+from convloom.expr import Expr, Op, bounds, divisor, free_symbols, local_sym, rebuild
 from convloom.ir.ops import Kernel, LaunchScalar
 from convloom.ir.rewrite import map_statements
 
@@ -58,7 +58,7 @@ class _Hoister:
 
     def _argument(self, expression: Expr) -> Expr:
         limits = bounds(expression)
-        argument = sym(f"arg{len(self.scalars)}", divisor=max(divisor(expression), 1), lo=limits.lo, hi=limits.hi)
+        argument = local_sym(f"arg{len(self.scalars)}", divisor=max(divisor(expression), 1), lo=limits.lo, hi=limits.hi)
         self.scalars[expression] = LaunchScalar(argument.name, expression, None)
         return argument
 

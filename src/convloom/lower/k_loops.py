@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from convloom.expr import Expr, Op, bounds, const, simplify, sym
+from convloom.expr import Expr, Op, bounds, const, local_sym, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import LoopKind
 from convloom.lower.frame import Frame
@@ -76,7 +76,7 @@ def run_pipeline(
         with builder.condition(simplify(s.lt(steps))):
             fetch(s, s)
         close(-1)
-    step = sym("step", lo=0, hi=_last(steps))
+    step = local_sym("step", lo=0, hi=_last(steps))
     with builder.repeat(step, steps):
         close(ahead - 1)
         builder.barrier()
@@ -94,4 +94,4 @@ def _last(extent: Expr) -> int | None:
 def _loop_variable(name: str, extent: Expr) -> Expr:
     if extent.op is Op.CONST and extent.value == 1:
         return const(0)
-    return sym(name, lo=0, hi=_last(extent))
+    return local_sym(name, lo=0, hi=_last(extent))

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, select, simplify, sym
+from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, local_sym, select, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Address, Buffer, Convert, LoopKind, Read, Scope
 from convloom.lower.separate import separate, separate_conditions
@@ -40,10 +40,10 @@ class TileLoader:
         rows, depth = layout.rows, layout.depth
         vectors = rows * depth // transfer.vector
         self._rounds = -(-vectors // threads)
-        self._round = const(0) if self._rounds == 1 else sym(f"{source.name}_i", lo=0, hi=self._rounds - 1)
+        self._round = const(0) if self._rounds == 1 else local_sym(f"{source.name}_i", lo=0, hi=self._rounds - 1)
         self._number = thread + self._round * threads
         self._guard = None if vectors % threads == 0 else self._number.lt(vectors)
-        index = self._number if self._guard is None else sym(f"{source.name}_v", lo=0, hi=vectors - 1)
+        index = self._number if self._guard is None else local_sym(f"{source.name}_v", lo=0, hi=vectors - 1)
         self._guarded_number = index
         self._row, self._k = _position(index, rows, depth, transfer)
         access = _access(source, self._row, self._k)

@@ -20,9 +20,9 @@ _LINE_BYTES = 16
 class MatrixMultiplier:
     """Each subgroup owns thread_m x thread_n numbers of C, as fragments of the instruction's shape.
 
-    Operands keep their own type in shared memory. A matrix load brings four 8 x 16-byte matrices: of A, 16 rows by 32 bytes
-    of k (one fragment); of B, 16 rows by 32 bytes of k (two fragments of 8 columns). Tiles in which the row is the fast
-    direction are transposed by the load, which 16-bit types allow.
+    Operands keep their own type in shared memory. A matrix load brings four 8 x 16-byte matrices: of A, 16 rows by 32
+    bytes of k (one fragment); of B, 16 rows by 32 bytes of k (two fragments of 8 columns). Tiles in which the row is
+    the fast direction are transposed by the load, which 16-bit types allow.
     """
 
     def __init__(self, frame: Frame, row: Instruction) -> None:

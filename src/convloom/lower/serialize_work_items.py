@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from convloom.errors import InternalError
-from convloom.expr import Expr, const, free_symbols, sym
+from convloom.expr import Expr, const, free_symbols, local_sym
 from convloom.ir.ops import (
     Allocate,
     Barrier,
@@ -178,7 +178,7 @@ class _Serializer:
         return (*copies_in, *map_buffers(run, place), *copies_out)
 
     def _copy(self, buffer: Buffer, local: Buffer, *, inward: bool) -> list[Statement]:
-        number = sym("copy_i", lo=0, hi=buffer.size // buffer.lanes - 1)
+        number = local_sym("copy_i", lo=0, hi=buffer.size // buffer.lanes - 1)
         at = number * buffer.lanes
         everywhere = at + self._thread * buffer.size
         wide = self._expanded[buffer]

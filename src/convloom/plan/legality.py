@@ -13,7 +13,7 @@ from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
-from convloom.target.instruction import Family
+from convloom.target.instruction import Family, Instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class InfeasiblePlan:
 
 _MOST_LANES = 16  # of OpenCL's vectors
 _MATRIX_ROW_BYTES = 16  # what one lane of a matrix load reads
+
+_LOADED_REGISTERS = (4, 2)  # of a fragment of A and of B
+_TURNED_BITS = 16
+_MATRIX_LINE_BYTES = 16
 
 Check = Callable[[TiledPlan, Contraction, Target], str | None]
 
@@ -181,6 +185,9 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
     if types != given:
         listed = ", ".join(map(str, given))
         return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {listed}"
+    reason = _matrix_loads_fit(plan, row, contraction)
+    if reason is not None:
+        return reason
     m, n, k = row.shape
     for name, size, unit in (
         ("thread_m", plan.thread_m, m),
@@ -191,6 +198,23 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
             return f"{name} must be a multiple of {unit} for {row.name}; got {size}"
     if plan.store > 2 or plan.lanes != 1:
         return f"fragments of {row.name} hold pairs of columns; got store {plan.store} and lanes {plan.lanes}"
+    return None
+
+
+def _matrix_loads_fit(plan: TiledPlan, row: Instruction, contraction: Contraction) -> str | None:
+    """Fragments are brought by matrix loads of four 8 x 16-byte matrices: one of A, two of B."""
+    registers = (row.operand("a").registers, row.operand("b").registers)
+    if registers != _LOADED_REGISTERS:
+        return f"matrix loads bring {_LOADED_REGISTERS} registers of A and B; {row.name} takes {registers}"
+    sides = (("a", plan.a, plan.block_m, contraction.a), ("b", plan.b, plan.block_n, contraction.b))
+    for name, transfer, rows, operand in sides:
+        if transfer.along is Along.ROW and operand.dtype.bits != _TURNED_BITS:
+            return f"matrix loads turn tiles of {_TURNED_BITS}-bit numbers only; operand {name} is {operand.dtype}"
+        line = ((rows if transfer.along is Along.ROW else plan.block_k) + transfer.pad) * operand.dtype.nbytes
+        if line % _MATRIX_LINE_BYTES:
+            return (
+                f"lines of a tile begin at multiples of {_MATRIX_LINE_BYTES} bytes; operand {name} has lines of {line}"
+            )
     return None
 
 

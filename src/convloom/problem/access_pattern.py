@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from convloom.errors import NotYetSupported
-from convloom.expr import Expr, Op, bounds, const, free_symbols, linear_form, maximum, minimum, sum_of, sym, to_text
+from convloom.expr import (
+    Expr,
+    Op,
+    bounds,
+    const,
+    free_symbols,
+    linear_form,
+    local_sym,
+    maximum,
+    minimum,
+    sum_of,
+    to_text,
+)
 from convloom.view import OFFSET, Affine, Axis, Broadcast, Check, Pad, PadTo, Split, Transform, View, Xor
 from convloom.view.form import Form, Source
 from convloom.view.view import flat
@@ -38,7 +50,7 @@ class AccessPattern:
 def axis_symbol(axis: Axis) -> Expr:
     """The coordinate of an axis as a symbol with its range as facts."""
     hi = bounds(axis.extent).hi
-    return sym(axis.name, lo=0, hi=None if hi is None else max(hi - 1, 0))
+    return local_sym(axis.name, lo=0, hi=None if hi is None else max(hi - 1, 0))
 
 
 def compact(expression: Expr) -> str:

@@ -122,9 +122,7 @@ def _phases(conv: Conv, letters: Sequence[str]) -> tuple[tuple[PhaseParameter, .
     """The family's parameters, the phases with most taps first, and the taps of each dimension by its letter."""
     if conv.direction is not Direction.BWD_D:
         return (), {}
-    strided = [
-        dim for dim, window in enumerate(conv.windows) if window.stride > 1 and not _is_whole_window(conv, dim)
-    ]
+    strided = [dim for dim, window in enumerate(conv.windows) if window.stride > 1 and not _is_whole_window(conv, dim)]
     choices = [[residue_of(conv.windows[dim], r) for r in range(conv.windows[dim].stride)] for dim in strided]
     family = sorted(product(*choices), key=lambda phase: -prod(residue.taps for residue in phase))
     parameters: list[PhaseParameter] = []

@@ -7,7 +7,7 @@ from enum import Enum
 from math import gcd
 
 from convloom.dtypes import DType
-from convloom.expr import Expr, bounds, const, free_symbols, sym
+from convloom.expr import Expr, bounds, const, free_symbols, local_sym
 from convloom.problem.conv import Scaling
 from convloom.view import Axis, View
 
@@ -49,7 +49,7 @@ class PhaseParameter:
 
 def phase_parameter(name: str, values: tuple[int, ...]) -> PhaseParameter:
     """The parameter with its range and common divisor as facts of its symbol."""
-    return PhaseParameter(sym(name, divisor=max(gcd(*values), 1), lo=min(values), hi=max(values)), values)
+    return PhaseParameter(local_sym(name, divisor=max(gcd(*values), 1), lo=min(values), hi=max(values)), values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def used_axes(view: View) -> frozenset[str]:
 
 def _coordinate(axis: Axis) -> Expr:
     hi = bounds(axis.extent).hi
-    return const(0) if hi == 1 else sym(f"at_{axis.name}", lo=0, hi=None if hi is None else max(hi - 1, 0))
+    return const(0) if hi == 1 else local_sym(f"at_{axis.name}", lo=0, hi=None if hi is None else max(hi - 1, 0))
 
 
 _KIND_OF_PRESENCE = {

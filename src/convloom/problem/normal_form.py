@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from convloom.expr import Expr, ceil_div, const, free_symbols, substitute, sym
+from convloom.expr import Expr, ceil_div, const, free_symbols, local_sym, substitute
 from convloom.problem.access_pattern import AccessPattern, access_pattern, axis_symbol, compact, pattern_view
 from convloom.problem.contraction import (
     AxisKind,
@@ -84,7 +84,7 @@ def _canonical_phases(contraction: Contraction) -> Contraction:
 
 def _renamed(symbol: Expr, name: str) -> Expr:
     facts = symbol.facts
-    return sym(name, divisor=facts.divisor, lo=facts.lo, hi=facts.hi, hint=facts.hint)
+    return local_sym(name, divisor=facts.divisor, lo=facts.lo, hi=facts.hi)
 
 
 # --- refinement -----------------------------------------------------------------------------------------------------

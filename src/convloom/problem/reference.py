@@ -74,7 +74,7 @@ def reference(
 
 
 def reduction_length(problem: Problem) -> int:
-    """Upper bound of the products in a sum of a problem with constant sizes: taps that no extent can hold do not count."""
+    """Upper bound of the products in one sum, for constant sizes: taps that no extent can hold do not count."""
     if isinstance(problem, Gemm):
         return constant(problem.k, "a reference")
     sizes = zip(problem.windows, _constants(problem.in_spatial), _constants(problem.out_spatial), strict=True)

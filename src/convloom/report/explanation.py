@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from convloom.artifact import KernelSource
 from convloom.compiler import Generated, contract, prepare
-from convloom.expr import sym, to_text
+from convloom.expr import local_sym, to_text
 from convloom.plan.tiled import plan_text
 from convloom.problem.contraction import Contraction, Operand
 from convloom.problem.reference import Problem
@@ -72,7 +72,7 @@ def _structure_text(view: View) -> str:
 
 
 def _conditions(view: View) -> list[str]:
-    coordinates = {axis.name: sym(axis.name, lo=0) for axis in view.axes}
+    coordinates = {axis.name: local_sym(axis.name, lo=0) for axis in view.axes}
     return [to_text(condition) for condition in view.access(coordinates).conditions]
 
 

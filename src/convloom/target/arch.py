@@ -37,7 +37,7 @@ class Target:
         return max(1, self.vector_bits // accumulator.bits) if self.vector_bits > 32 else 1
 
     def matrix_rate(self, operand: DType) -> float:
-        """Multiply-adds per clock and multiprocessor of matrix instructions on this operand type; 0 if there are none."""
+        """Multiply-adds per clock and multiprocessor of matrix instructions on this operand type; 0: there are none."""
         return dict(self.matrix_multiply_adds).get(operand.name, 0.0)
 
     def multiply_add_rate(self, accumulator: DType) -> float:
@@ -88,7 +88,7 @@ SM_80 = Target(
     processors=108,
     clock_ghz=1.41,
     max_threads=1024,
-    max_shared_bytes=160 * 1024,
+    max_shared_bytes=163 * 1024,
     max_registers=255,
     resident_threads=2048,
     access_bits=128,
@@ -105,7 +105,7 @@ SM_90A = replace(
     arch="sm_90a",
     processors=132,
     clock_ghz=1.75,
-    max_shared_bytes=224 * 1024,
+    max_shared_bytes=227 * 1024,
     multiply_adds=((F32.name, 128.0), (F64.name, 64.0), (S32.name, 64.0)),
     matrix_multiply_adds=((F16.name, 1300.0), (BF16.name, 1300.0)),
     bandwidth_gbs=4300.0,
@@ -114,14 +114,23 @@ SM_90A = replace(
 # Runs nowhere: kernels are executed by the IR's interpreter, planned as for an NVIDIA GPU.
 INTERPRET = replace(SM_80, name="interpret", language=Language.IR, arch="interpret")
 
+# KiB of shared memory that a block may ask for, by compute capability (CUDA programming guide, specifications).
+_SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+_LEAST_SHARED_KIB = 64
+
 TARGETS = {target.name: target for target in (CPU, OPENCL, SM_80, SM_90A, INTERPRET)}
 
 
 def target_named(name: str) -> Target:
-    """The target with this name; UnsupportedTarget lists the known ones. Any other sm_NN is planned like sm_80."""
+    """The target with this name; any other sm_NN is planned like sm_80 with its own shared memory.
+
+    UnsupportedTarget lists the known ones.
+    """
     found = TARGETS.get(name)
     if found is not None:
         return found
-    if name.startswith("sm_") and name[3:].rstrip("af").isdigit() and int(name[3:].rstrip("af")) >= 75:
-        return replace(SM_80, name=name, arch=name)
+    level = name[3:].rstrip("af") if name.startswith("sm_") else ""
+    if level.isdigit() and int(level) >= min(_SHARED_KIB):
+        shared = _SHARED_KIB.get(int(level), _LEAST_SHARED_KIB) * 1024
+        return replace(SM_80, name=name, arch=name, max_shared_bytes=shared)
     raise UnsupportedTarget(f"a target must be one of {', '.join(TARGETS)} or sm_NN; got {name!r}; choose one of these")
