@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from convloom.artifact import Access, Language, ScalarKind
+from convloom.artifact import WORKSPACE, Access, Language, ScalarKind
 from convloom.compiler import contract, generate, plan_for, prepare, source_digest
 from convloom.dtypes import F32, F64
 from convloom.errors import Infeasible
@@ -37,10 +37,11 @@ def test_sources_are_complete_and_deterministic(target, direction):
     assert first.source.arch == target.arch
     assert first.source.name in first.source.text
     assert first.source.block == (first.plan.threads, 1, 1)
-    assert {buffer.name: buffer.access for buffer in first.source.buffers} == {
-        "a": Access.READ,
-        "b": Access.READ,
-        "c": Access.READ_WRITE,
+    used = {(buffer.name, buffer.access) for launch in first.program.launches for buffer in launch.buffers}
+    assert used - {(WORKSPACE, Access.READ), (WORKSPACE, Access.READ_WRITE)} == {
+        ("a", Access.READ),
+        ("b", Access.READ),
+        ("c", Access.READ_WRITE),
     }
 
 
@@ -84,7 +85,7 @@ def test_grid_counts_the_tiles(target, seed):
             sizes[axis.kind.value] *= evaluate(str(axis.extent), {**drawn.values, **phase(made.contraction)})
         m, n = ("n", "m") if made.plan.swap else ("m", "n")
         tiles = -(-sizes.get(m, 1) // made.plan.block_m) * -(-sizes.get(n, 1) // made.plan.block_n)
-        assert blocks == tiles * sizes.get("g", 1) * made.contraction.phase_count
+        assert blocks == tiles * sizes.get("g", 1) * made.contraction.phase_count * made.plan.split.parts
 
 
 def phase(contraction):

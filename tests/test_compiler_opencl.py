@@ -45,8 +45,8 @@ def test_random_plans(device, seed):
     problem, sizes = ((drawn.static, {}), (drawn.dynamic, drawn.values))[seed % 2]
     form = prepare(problem)
     plan = replace(draw_plan(random.Random(seed), form.contraction, OPENCL), unroll_k=False)
-    source = generate(form.contraction, OPENCL, plan).source
-    found = run(source, dict(form.tensors), drawn.static, operands, sizes, device)
+    program = generate(form.contraction, OPENCL, plan).program
+    found = run(program, dict(form.tensors), drawn.static, operands, sizes, device)
     assert compare_exact(drawn.static, found, exact_reference(drawn.static, operands)).passed
 
 
@@ -55,6 +55,6 @@ def test_chosen_plans(device, seed):
     drawn = draw(seed, TYPES)
     operands = make_operands(drawn.static, seed=seed)
     form = prepare(drawn.static)
-    source = generate(form.contraction, OPENCL, plan_for(form.contraction, OPENCL)).source
-    found = run(source, dict(form.tensors), drawn.static, operands, {}, device)
+    program = generate(form.contraction, OPENCL, plan_for(form.contraction, OPENCL)).program
+    found = run(program, dict(form.tensors), drawn.static, operands, {}, device)
     assert compare_exact(drawn.static, found, exact_reference(drawn.static, operands)).passed

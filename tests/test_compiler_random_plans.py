@@ -23,9 +23,9 @@ def check(problem, static, sizes, seed):
     plan = draw_plan(random.Random(seed), form.contraction, CPU)
     if plan.block_k * plan.thread_m * plan.thread_n > MOST_UNROLLED * plan.lanes:
         plan = replace(plan, unroll_k=False)
-    source = generate(form.contraction, CPU, plan).source
+    program = generate(form.contraction, CPU, plan).program
     operands = make_operands(static, seed=seed)
-    found = run(source, dict(form.tensors), static, operands, sizes)
+    found = run(program, dict(form.tensors), static, operands, sizes)
     comparison = compare_exact(static, found, exact_reference(static, operands))
     assert comparison.passed, f"{plan_text(plan)}\n{static}"
 

@@ -86,3 +86,19 @@ class KernelSource:
     block: tuple[int, int, int]
     shared_bytes: int
     requirements: tuple[Requirement, ...]
+
+
+WORKSPACE = "partial"
+"""The name, among the buffers of launches, of the scratch memory that a program lends them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one call runs: launches in order on one stream, each of which sees what those before it wrote.
+
+    `workspace_bytes`: scratch memory of one call, an expression over the symbols ("0": none), undefined before the
+    first launch and free after the last, aligned to 64 bytes. Launches name it WORKSPACE.
+    """
+
+    launches: tuple[KernelSource, ...]
+    workspace_bytes: str

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from convloom.artifact import Access, BufferParam, KernelSource, Language, Requirement, ScalarKind, ScalarParam
+from convloom.artifact import Access, BufferParam, KernelSource, Language, Program, Requirement, ScalarKind, ScalarParam
 from convloom.dtypes import F64
 from convloom.emit.c import print_c
 from convloom.emit.cuda import print_cuda
@@ -22,8 +22,10 @@ from convloom.lower.build_tiled import build_tiled
 from convloom.lower.instrument import observe
 from convloom.lower.pipeline import Observer, run_pipeline
 from convloom.plan.choose import choose_plan, given_plan
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.requirements import PlanRequirement, plan_requirements
 from convloom.plan.tiled import TiledPlan
+from convloom.plan.workspace import workspace_bytes
 from convloom.problem.contract_conv import contract_conv
 from convloom.problem.contract_gemm import contract_gemm
 from convloom.problem.contraction import Contraction
@@ -48,8 +50,18 @@ class Generated:
 
     contraction: Contraction
     plan: TiledPlan
-    kernel: Kernel
-    source: KernelSource
+    kernels: tuple[Kernel, ...]
+    program: Program
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that multiplies, the first one."""
+        return self.kernels[0]
+
+    @property
+    def source(self) -> KernelSource:
+        """The source of the kernel that multiplies."""
+        return self.program.launches[0]
 
 
 def contract(problem: Problem) -> Contraction:
@@ -63,19 +75,40 @@ def prepare(problem: Problem) -> NormalForm:
     return normal_form(contract(problem))
 
 
-def plan_for(contraction: Contraction, target: Target, text: str | None = None) -> TiledPlan:
-    """The plan given as text, or the one the cost model prefers."""
-    return choose_plan(contraction, target) if text is None else given_plan(text, contraction, target)
+def plan_for(contraction: Contraction, target: Target, text: str | None = None, policy: Policy = ANYTHING) -> TiledPlan:
+    """The plan given as text, or the one the cost model prefers among those that the caller allows."""
+    if text is None:
+        return choose_plan(contraction, target, policy=policy)
+    return given_plan(text, contraction, target, policy)
 
 
-def generate(contraction: Contraction, target: Target, plan: TiledPlan, observe: Observer = observe) -> Generated:
-    """Builds, lowers and prints one kernel."""
-    kernel = build_tiled(contraction, plan, f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}")
-    kernel = run_pipeline(kernel, _problem_symbols(kernel), target, observe)
-    text = _PRINTERS[target.language](kernel)
-    return Generated(
-        contraction, plan, kernel, _source(kernel, target, text, plan_requirements(plan, contraction, target))
+def generate(
+    contraction: Contraction,
+    target: Target,
+    plan: TiledPlan,
+    observe: Observer = observe,
+    policy: Policy = ANYTHING,
+) -> Generated:
+    """Builds, lowers and prints the kernels of one plan."""
+    kernels = tuple(
+        run_pipeline(kernel, _problem_symbols(kernel), target, observe) for kernel in build_tiled(contraction, plan)
     )
+    requirements = plan_requirements(plan, contraction, target, policy)
+    launches = tuple(
+        _source(kernel, target, _PRINTERS[target.language](kernel), _concerning(requirements, kernel, kernels))
+        for kernel in kernels
+    )
+    program = Program(launches, to_text(workspace_bytes(plan, contraction)))
+    return Generated(contraction, plan, kernels, program)
+
+
+def _concerning(
+    requirements: tuple[PlanRequirement, ...], kernel: Kernel, kernels: tuple[Kernel, ...]
+) -> tuple[PlanRequirement, ...]:
+    """The requirements that one launch checks: those on its own addresses, and for the first one those on sizes."""
+    names = {buffer.name for buffer in kernel.buffers}
+    first = kernel is kernels[0]
+    return tuple(item for item in requirements if (item.operand in names if item.on_address else first))
 
 
 def _problem_symbols(kernel: Kernel) -> frozenset[Expr]:
@@ -112,6 +145,6 @@ def _scalar(scalar: LaunchScalar) -> ScalarParam:
     return ScalarParam(scalar.name, to_text(scalar.value), ScalarKind.I64)
 
 
-def source_digest(source: KernelSource) -> str:
-    """The kernel's identity: a hash of text and launch recipe."""
+def source_digest(source: KernelSource | Program) -> str:
+    """The identity of a kernel, or of all kernels of a call: a hash of text and launch recipe."""
     return hashlib.sha256(repr(source).encode()).hexdigest()[:16]

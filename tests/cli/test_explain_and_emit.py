@@ -17,9 +17,27 @@ def run(*arguments):
 def test_explain_tells_the_whole_way():
     text = run("explain", STRIDED)
     titles = [line.split()[0] for line in text.splitlines() if not line.startswith(" ")]
-    assert titles == ["problem", "contraction", "normal", "plan", "requirements", "source"]
+    assert titles == ["problem", "contraction", "normal", "plan", "sums", "requirements", "source"]
     assert "src f32: n 2:1568  ic 8:196  oh 7:28  kh 3:14  ow 7:2  kw 3:1" in text
     assert "valid where" in text
+
+
+GRADIENT = ("mb32ic64ih28oc64oh28kh3ph1", "--dir", "bwd_w", "--target", "sm_90a")
+
+
+def test_explain_tells_how_a_sum_is_divided():
+    text = run("explain", *GRADIENT)
+    assert "a second launch adds their partial sums, in order" in text
+    assert "source        finish_" in text
+    assert run("emit", *GRADIENT).count("__global__") == 2
+
+
+def test_explain_tells_what_a_limit_changed():
+    text = run("explain", *GRADIENT, "--max-workspace", "0")
+    assert "each block sums all of K" in text
+    assert "workspace of a call: 0 bytes, at most 0 allowed" in text
+    assert "without the caller's wishes the plan would be split=passes*" in text
+    assert "without the caller's wishes" not in run("explain", *GRADIENT, "--max-workspace", "100000000")
 
 
 def test_explain_lists_the_phases_of_a_family():

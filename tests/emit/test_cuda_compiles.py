@@ -13,6 +13,7 @@ from convloom.runtime import nvrtc
 from convloom.target.arch import SM_80, SM_90A
 from tests.emit.sources import PROBLEMS, source_of
 
+DIVIDED = ("mb64ic64ih56oc64oh56kh3ph1", "mb64ic64ih56oc256oh56kh1", "g64mb32ic64ih28oc64oh28kh3ph1")
 SUITES = Path(__file__).parents[2] / "suites"
 TYPES = (
     (F32, F32, F32),
@@ -43,7 +44,7 @@ def resources(compiler, source):
 
 def chosen(text, target=SM_90A, **keywords):
     contraction = prepare(parse_problem(text, **keywords)).contraction
-    return generate(contraction, target, plan_for(contraction, target)).source
+    return generate(contraction, target, plan_for(contraction, target)).program.launches
 
 
 @pytest.mark.parametrize("direction", list(Direction))
@@ -55,10 +56,10 @@ def test_every_type_and_direction(compiler, types, direction):
         Direction.BWD_W: (types[0], types[2], types[1]),
     }[direction]
     bias = None if direction is Direction.BWD_W else (F32 if types[2] is not F64 else F64)
-    source = chosen("mb2ic16ih14oc24oh7kh3sh2ph1", direction=direction, dtypes=operands, bias=bias)
-    found = resources(compiler, source)
-    assert found.spill_bytes == 0
-    assert 0 < found.registers <= 255
+    for source in chosen("mb2ic16ih14oc24oh7kh3sh2ph1", direction=direction, dtypes=operands, bias=bias):
+        found = resources(compiler, source)
+        assert found.spill_bytes == 0
+        assert 0 < found.registers <= 255
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -73,7 +74,18 @@ def test_chosen_plans_of_layers_do_not_spill(compiler, file):
     directions = list(Direction)
     for place, line in enumerate(lines[:: max(len(lines) // 4, 1)]):
         dtypes = ("f32", "f16")[place % 2]
-        source = chosen(line, direction=directions[place % 3], dtypes=dtypes)
-        found = resources(compiler, source)
-        assert found.spill_bytes == 0, f"{line} {dtypes}: {found}"
-        assert found.shared_bytes + source.shared_bytes <= SM_90A.max_shared_bytes
+        for source in chosen(line, direction=directions[place % 3], dtypes=dtypes):
+            found = resources(compiler, source)
+            assert found.spill_bytes == 0, f"{source.name} of {line} {dtypes}: {found}"
+            assert found.shared_bytes + source.shared_bytes <= SM_90A.max_shared_bytes
+
+
+@pytest.mark.parametrize("dtypes", ["f32", "f16"])
+@pytest.mark.parametrize(
+    "line", ["mb64ic64ih56oc64oh56kh3ph1", "mb64ic64ih56oc256oh56kh1", "g64mb32ic64ih28oc64oh28kh3ph1"]
+)
+def test_divided_sums_compile_without_spills(compiler, line, dtypes):
+    launches = chosen(line, direction=Direction.BWD_W, dtypes=dtypes)
+    assert len(launches) == 2
+    for source in launches:
+        assert resources(compiler, source).spill_bytes == 0, source.name

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convloom.artifact import Access, KernelSource
+from convloom.artifact import WORKSPACE, Access, KernelSource, Program
 from convloom.problem.conv import Conv
 from convloom.problem.layout import Layout, plain
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.reference import Arithmetic, Operands, reference, result_shape
 from convloom.runtime.device import device_named
 from convloom.runtime.interface import Device, DeviceMemory, as_bytes
+from convloom.runtime.launch_expression import evaluate
 
 GUARD = 256  # bytes in front of and behind a tensor; a multiple of every alignment that is relied on
 POISON = 0xFF  # NaN in every float type
@@ -69,7 +70,7 @@ def images(problem, operands: Operands) -> dict[str, Image]:
 
 
 def run(
-    source: KernelSource,
+    program: Program,
     names: Mapping[str, str],
     problem,
     operands: Operands,
@@ -78,30 +79,39 @@ def run(
 ):
     """The result of one call, as a logical array; an AssertionError if a byte outside of a tensor changed.
 
-    `names` gives the tensor behind each of the kernel's buffers, `sizes` the values of symbols.
+    `names` gives the tensor behind each of the kernels' buffers, `sizes` the values of symbols.
     """
     tensors = images(problem, operands)
+    nbytes = evaluate(program.workspace_bytes, sizes)
+    tensors[WORKSPACE] = Image.of(plain((1,)), (nbytes,), np.dtype(np.uint8), None)
     device = device or device_named("cpu")
     before = {name: image.memory.copy() for name, image in tensors.items()}
-    order = [names.get(buffer.name, buffer.name) for buffer in source.buffers]
+    used = {buffer.name for source in program.launches for buffer in source.buffers}
     with ExitStack() as stack:
         memories = {name: stack.enter_context(device.allocate(image.memory.size)) for name, image in tensors.items()}
         for name, memory in memories.items():
             memory.write(tensors[name].memory)
-        handles = [_at(memories[name], tensors[name].start) for name in order]
-        device.build(source).launch(handles, sizes, {"alpha": operands.alpha, "beta": operands.beta})
+        for source in program.launches:
+            order = [names.get(buffer.name, buffer.name) for buffer in source.buffers]
+            handles = [_at(memories[name], tensors[name].start) for name in order]
+            device.build(source).launch(handles, sizes, {"alpha": operands.alpha, "beta": operands.beta})
         device.synchronize()
         for name, memory in memories.items():
             memory.read(tensors[name].memory)
-    for name, buffer in zip(order, source.buffers, strict=True):
+    written = {name for source in program.launches for name in _written(source)}
+    for buffer in used:
+        name = names.get(buffer, buffer)
         assert tensors[name].guarded(), f"memory around {name} was written"
-        written = buffer.access is not Access.READ
-        assert written or np.array_equal(tensors[name].memory, before[name]), f"input {name} was written"
-    name = next(name for name, b in zip(order, source.buffers, strict=True) if b.access is not Access.READ)
+        assert buffer in written or np.array_equal(tensors[name].memory, before[name]), f"input {name} was written"
+    (name,) = [names.get(buffer, buffer) for buffer in written if buffer != WORKSPACE]
     result, old = tensors[name], before[name][GUARD:-GUARD].view(tensors[name].dtype)
     gaps = pack(np.zeros(result.shape, bool), result.layout, fill=True)
     assert np.array_equal(as_bytes(result.content[gaps]), as_bytes(old[gaps])), "a gap of the result was written"
     return unpack(result.content, result.layout, result.shape)
+
+
+def _written(source: KernelSource) -> list[str]:
+    return [buffer.name for buffer in source.buffers if buffer.access is not Access.READ]
 
 
 def _at(memory: DeviceMemory, offset: int):

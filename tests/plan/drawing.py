@@ -7,6 +7,7 @@ import random
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.legality import check_plan, store_width
+from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
@@ -60,5 +61,9 @@ def _plan(rng: random.Random, contraction: Contraction, target: Target) -> Tiled
     widest = store_width(oriented, flat, target)
     stores = [width for width in (1, 2, 4, 8, 16) if widest % width == 0 and chunk_n % width == 0]
     store = rng.choice([width for width in stores if lanes == 1 or width in (1, lanes)])
+    k_groups = rng.choice([1, 1, *(count for count in (2, 3, 4) if block_k % count == 0)])
+    split = Split(Reduction.PASSES, rng.choice((2, 3, 5, 16))) if rng.random() < 0.4 else NO_SPLIT
+    walk = rng.choice((1, 1, 2, 3, 8))
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, lanes, rng.random() < 0.3)
-    return TiledPlan(*sizes, g, m, n, serial, merged, a, b, store, rng.choice((32, 64)), swap)
+    axes, bits = (g, m, n, serial, merged), rng.choice((32, 64))
+    return TiledPlan(*sizes, *axes, a, b, store, bits, swap, k_groups=k_groups, split=split, walk=walk)

@@ -21,7 +21,7 @@ SPECS = [TensorSpec(F32, dense(shape)) for shape in ((64, 48), (48, 96), (64, 96
 PRODUCT = prepare(Gemm((), 64, 96, 48, *SPECS)).contraction
 GOOD = parse_plan(
     "tiled block=16x32x8 thread=4x4 chunk=4x4 lanes=1 unroll=1 g=- m=m0 n=n0 serial=- k=k0"
-    " a=k*4+0 b=row*4+0 store=4 index=32 swap=0 row=fma stages=1"
+    " a=k*4+0 b=row*4+0 store=4 index=32 swap=0 row=fma stages=1 groups=1 split=none walk=1"
 )
 
 BROKEN = {
@@ -50,6 +50,11 @@ BROKEN = {
     "registers": (
         {"block_m": 256, "block_n": 256, "thread_m": 32, "thread_n": 32},
         "255 registers on sm_90a; this plan needs about 1112",
+    ),
+    "shares of K": ({"k_groups": 3}, "3 K groups .* take equal shares of a K tile, multiples of 1; block_k is 8"),
+    "sums of K groups": (
+        {"k_groups": 4, "block_m": 256, "block_n": 128, "thread_m": 16, "thread_n": 8},
+        "bytes of shared memory on sm_90a; this plan needs 405504",
     ),
     "width of a": ({"a": Transfer(Along.ROW, 4, 0)}, "transfer a moves 4 numbers along M; the view allows 1"),
     "width of b": ({"b": Transfer(Along.K, 8, 0)}, "transfer b moves 8 numbers along K; the view allows 1"),

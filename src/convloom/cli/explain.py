@@ -10,7 +10,9 @@ import typer
 
 from convloom.cli.problem_options import (
     UNTAGGED,
+    Deterministic,
     DirectionName,
+    MaxWorkspace,
     PlanText,
     ProblemText,
     ResultTag,
@@ -22,6 +24,7 @@ from convloom.cli.problem_options import (
 from convloom.compiler import Generated, generate, plan_for, prepare
 from convloom.frontend.interpret_counts import interpret_counted
 from convloom.ir.text import kernel_text
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.tiled import plan_text
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
@@ -49,15 +52,15 @@ def _contraction(generated: Generated) -> str:
 _TEXTS: dict[Stage, Callable[[Generated], str]] = {
     Stage.CONTRACTION: _contraction,
     Stage.PLAN: lambda generated: plan_text(generated.plan),
-    Stage.IR: lambda generated: kernel_text(generated.kernel),
-    Stage.SOURCE: lambda generated: generated.source.text,
+    Stage.IR: lambda generated: "\n".join(map(kernel_text, generated.kernels)),
+    Stage.SOURCE: lambda generated: "\n".join(launch.text for launch in generated.program.launches),
 }
 
 
-def _generated(problem: Problem, target: str, plan: str | None) -> Generated:
+def _generated(problem: Problem, target: str, plan: str | None, policy: Policy = ANYTHING) -> Generated:
     """Contraction in normal form, plan, IR and source of a problem."""
     contraction, machine = prepare(problem).contraction, target_named(target)
-    return generate(contraction, machine, plan_for(contraction, machine, plan))
+    return generate(contraction, machine, plan_for(contraction, machine, plan, policy), policy=policy)
 
 
 def explain(
@@ -69,6 +72,8 @@ def explain(
     dtag: ResultTag = UNTAGGED,
     target: TargetName = "cpu",
     plan: PlanText = None,
+    deterministic: Deterministic = False,
+    max_workspace: MaxWorkspace = None,
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Also run the kernel of a GPU target under the interpreter and count.")
     ] = False,
@@ -81,7 +86,11 @@ def explain(
     if interpret and target == "cpu":
         target = INTERPRET.name
         typer.echo(f"target        {target}: the interpreter runs no kernel of the cpu target")
-    typer.echo(explanation(parsed, _generated(parsed, target, plan)))
+    policy = Policy(deterministic, max_workspace)
+    generated = _generated(parsed, target, plan, policy)
+    chosen = plan is None and policy != ANYTHING
+    preferred = plan_for(generated.contraction, target_named(target)) if chosen else None
+    typer.echo(explanation(parsed, generated, policy, preferred))
     if interpret:
         typer.echo(interpretation_text(interpret_counted(parsed, target_named(target), plan)))
 

@@ -21,6 +21,10 @@ WeightsTag = Annotated[str, typer.Option("--wtag", help="Layout of the weights."
 ResultTag = Annotated[str, typer.Option("--dtag", help="Layout of dst.")]
 DeviceName = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N, opencl, opencl:PLATFORM or interpret.")]
 PlanText = Annotated[str | None, typer.Option("--plan", help="A plan's text; without it the planner chooses.")]
+Deterministic = Annotated[bool, typer.Option("--deterministic", help="Equal calls must give equal bits.")]
+MaxWorkspace = Annotated[
+    int | None, typer.Option("--max-workspace", metavar="BYTES", help="Most bytes of scratch memory; 0 always works.")
+]
 BiasType = Annotated[str | None, typer.Option("--bias", help="Element type of a bias; without it there is none.")]
 Data = Annotated[DataKind, typer.Option("--data", help="int: exact equality; real: within the error bound.")]
 

@@ -13,8 +13,10 @@ from convloom.cli.problem_options import (
     UNTAGGED,
     BiasType,
     Data,
+    Deterministic,
     DeviceName,
     DirectionName,
+    MaxWorkspace,
     PlanText,
     ProblemText,
     ResultTag,
@@ -44,6 +46,8 @@ def run(
     dtag: ResultTag = UNTAGGED,
     device: DeviceName = "cpu",
     plan: PlanText = None,
+    deterministic: Deterministic = False,
+    max_workspace: MaxWorkspace = None,
     data: Data = DataKind.REAL,
     bias: BiasType = None,
     alpha: Annotated[bool, typer.Option("--alpha", help="The call scales the result.")] = False,
@@ -57,7 +61,7 @@ def run(
     parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag, bias))
     parsed = replace(parsed, scaling=Scaling(alpha, beta))
     twin = dynamic_twin(parsed) if dynamic else Twin(parsed, parsed)
-    kernel = compile(twin.dynamic, device, plan)
+    kernel = compile(twin.dynamic, device, plan, deterministic=deterministic, max_workspace=max_workspace)
     outcome = check_problem(kernel, data, problem=twin.static, measure_seconds=MEASURE_SECONDS)
     console = output()
     console.print(f"problem  {problem_text(parsed)}")

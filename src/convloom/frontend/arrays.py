@@ -27,6 +27,7 @@ class Family(NamedTuple):
     allocate: Callable[[tuple[int, ...], tuple[int, ...], DType, str], Any]
     stream: Callable[[Any], Any]
     check_writable: Callable[[str, Any], None]
+    scratch: Callable[[int, str, Any], tuple[int, Any]] | None = None
 
 
 # --- NumPy ----------------------------------------------------------------------------------------------------------
@@ -132,8 +133,16 @@ def _check_dlpack_writable(name: str, array: Any) -> None:
 
 DLPACK = Family(_adapt_dlpack, _allocate_dlpack, _dlpack_stream, _check_dlpack_writable)
 
-TORCH = Family(torch_arrays.adapt, torch_arrays.allocate, torch_arrays.current_stream, torch_arrays.check_writable)
-CUPY = Family(cupy_arrays.adapt, cupy_arrays.allocate, cupy_arrays.current_stream, cupy_arrays.check_writable)
+TORCH = Family(
+    torch_arrays.adapt,
+    torch_arrays.allocate,
+    torch_arrays.current_stream,
+    torch_arrays.check_writable,
+    torch_arrays.scratch,
+)
+CUPY = Family(
+    cupy_arrays.adapt, cupy_arrays.allocate, cupy_arrays.current_stream, cupy_arrays.check_writable, cupy_arrays.scratch
+)
 OPENCL = Family(opencl_arrays.adapt, opencl_arrays.allocate, opencl_arrays.current_stream, opencl_arrays.check_writable)
 
 # Frameworks are recognised only if somebody else has imported them: no import costs, no dependency.

@@ -26,6 +26,7 @@ class Options(NamedTuple):
     alpha: float
     beta: float
     accumulate: bool
+    deterministic: bool
     max_workspace: int | None
     device: str | None
     plan: str | None
@@ -75,6 +76,8 @@ def run(operation: Operation, first: Any, second: Any, bias: Any, arguments: tup
         beta != 0.0,
         options.device,
         options.plan,
+        options.deterministic,
+        options.max_workspace,
     )
     kernel = _kernels.get(key)
     if kernel is None:
@@ -117,19 +120,20 @@ def factors(options: Options) -> tuple[float, float]:
     return float(options.alpha), float(beta)
 
 
-def check_workspace(limit: int | None) -> None:
-    """IllegalProblem for a negative limit. No plan of today uses a workspace, so that every other limit is kept."""
-    if limit is not None and integer("max_workspace", limit) < 0:
-        raise IllegalProblem(f"max_workspace is a number of bytes >= 0; got {limit}; 0 always works")
+def compiled(problem: Problem, device: str, options: Options) -> Kernel:
+    """The kernel of a problem as the options want it; IllegalProblem for a negative max_workspace."""
+    limit = options.max_workspace
+    if limit is not None:
+        limit = integer("max_workspace", limit)
+    return compile(problem, device, options.plan, deterministic=options.deterministic, max_workspace=limit)
 
 
 def _find_kernel(operation: Operation, described: Described, arguments: tuple[Any, ...], options: Options) -> Kernel:
-    check_workspace(options.max_workspace)
     named = dict(zip((*operation.names[:2], "bias", "out"), described, strict=True))
     device = common_device({name: tensor for name, tensor in named.items() if tensor is not None}, options.device)
     alpha, beta = factors(options)
     problem = operation.build(described, arguments, Scaling(alpha != 1.0, beta != 0.0))
-    return compile(problem, device, options.plan)
+    return compiled(problem, device, options)
 
 
 def common_device(tensors: dict[str, Tensor], wanted: str | None) -> str:

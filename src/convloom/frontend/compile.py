@@ -9,6 +9,7 @@ from convloom.frontend.device_target import target_for
 from convloom.frontend.interpret_device import InterpretDevice
 from convloom.frontend.interpret_kernel import InterpretKernel
 from convloom.frontend.kernel import Kernel
+from convloom.plan.policy import Policy
 from convloom.problem.conv import Conv
 from convloom.problem.gemm import Gemm
 from convloom.problem.reference import Problem
@@ -23,24 +24,35 @@ class _Key(NamedTuple):
     device: Device
     target: Target
     plan: str | None
+    policy: Policy
 
 
 _kernels: BuildOnce[_Key, Kernel] = BuildOnce()
 
 
-def compile(problem: Problem, device: str | Device = "cpu", plan: str | None = None) -> Kernel:
+def compile(
+    problem: Problem,
+    device: str | Device = "cpu",
+    plan: str | None = None,
+    *,
+    deterministic: bool = False,
+    max_workspace: int | None = None,
+) -> Kernel:
     """The kernel of a problem (Conv or Gemm; sizes may be dims) on a device, planned, generated, built and loaded.
 
-    `plan`: a plan's text, used as it is; None lets the cost model choose. Equal arguments give the same kernel, made
-    once, whoever asks at the same time. Raises IllegalProblem for bad dims, Infeasible for a plan that cannot be
-    built, UnsupportedTarget for a device that is not here, BuildFailed if the vendor's compiler refuses the source.
+    `plan`: a plan's text, used as it is; None lets the cost model choose. `deterministic`: equal calls give equal
+    bits, which rules floating-point atomics out. `max_workspace`: most bytes of scratch memory of a call; 0 always
+    works, None leaves it to the planner. Equal arguments give the same kernel, made once, whoever asks.
+    Raises IllegalProblem for bad dims or a negative limit, Infeasible for a plan that cannot be built or is not
+    allowed, UnsupportedTarget for a device that is not here, BuildFailed if the vendor's compiler refuses the source.
     """
     if not isinstance(problem, Conv | Gemm):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise IllegalType(f"a problem is a Conv or a Gemm; got {type(problem).__name__}; build one of these")
     found = device_named(device) if isinstance(device, str) else device
-    return _kernels.get(_Key(problem, found, target_for(found), plan), _make)
+    policy = Policy(deterministic, max_workspace)
+    return _kernels.get(_Key(problem, found, target_for(found), plan, policy), _make)
 
 
 def _make(key: _Key) -> Kernel:
     kind = InterpretKernel if isinstance(key.device, InterpretDevice) else Kernel
-    return kind(key.problem, key.device, key.target, key.plan)
+    return kind(key.problem, key.device, key.target, key.plan, key.policy)

@@ -32,6 +32,7 @@ def conv(
     alpha: float = 1.0,
     beta: float = 0.0,
     accumulate: bool = False,
+    deterministic: bool = False,
     max_workspace: int | None = None,
     device: str | None = None,
     plan: str | None = None,
@@ -45,11 +46,12 @@ def conv(
     dense. x and w may have any strides, zero and negative ones included; nothing is copied.
     The result is `out` (any strides without overlap, any element type that fits), else a new array of the kind of x:
     dense in the order of x's strides, of x's element type, or s32 for 8-bit integers. `beta` = 0 does not read out;
-    `accumulate` is beta = 1. `max_workspace`: bytes of scratch memory that may be used; 0 always works. `device`: where
-    the arrays must lie. `stream`: None takes the current one of the arrays' framework. On a GPU the call returns at
-    once. IllegalProblem (a ValueError) names rule, value and remedy; IllegalType (also a TypeError) concerns types.
+    `accumulate` is beta = 1. `deterministic`: equal calls give equal bits, at a small cost. `max_workspace`: most bytes
+    of scratch memory; 0 always works, None leaves it to the planner. `device`: where the arrays must lie. `stream`:
+    None takes the current one of the arrays' framework. On a GPU the call returns at once. IllegalProblem (a
+    ValueError) names rule, value and remedy; IllegalType (also a TypeError) concerns types.
     """
-    options = Options(out, alpha, beta, accumulate, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
     return run(_CONV, x, w, bias, (stride, padding, dilation, groups), options)
 
 
@@ -67,6 +69,7 @@ def conv_transpose(
     alpha: float = 1.0,
     beta: float = 0.0,
     accumulate: bool = False,
+    deterministic: bool = False,
     max_workspace: int | None = None,
     device: str | None = None,
     plan: str | None = None,
@@ -77,7 +80,7 @@ def conv_transpose(
     Shapes: x (n, c, *spatial), w (c, k/groups, *kernel), bias (k,), result (n, k, *outputs) with outputs =
     (in-1)*stride - pads + dilation*(kernel-1) + output_padding + 1. Everything else as in `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
     return run(_TRANSPOSE, x, w, bias, (stride, padding, output_padding, groups, dilation), options)
 
 
@@ -94,6 +97,7 @@ def conv_input_grad(
     alpha: float = 1.0,
     beta: float = 0.0,
     accumulate: bool = False,
+    deterministic: bool = False,
     max_workspace: int | None = None,
     device: str | None = None,
     plan: str | None = None,
@@ -105,7 +109,7 @@ def conv_input_grad(
     grad_out (n, k, *outputs), result (n, c, *spatial). Everything else as in `conv`; a new result follows the order of
     grad_out.
     """
-    options = Options(out, alpha, beta, accumulate, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
     return run(_INPUT_GRAD, grad_out, w, None, (tuple(input_size), stride, padding, dilation, groups), options)
 
 
@@ -122,6 +126,7 @@ def conv_weight_grad(
     alpha: float = 1.0,
     beta: float = 0.0,
     accumulate: bool = False,
+    deterministic: bool = False,
     max_workspace: int | None = None,
     device: str | None = None,
     plan: str | None = None,
@@ -132,7 +137,7 @@ def conv_weight_grad(
     `weight_shape` is (k, c/groups, *kernel). Shapes: x (n, c, *spatial), grad_out (n, k, *outputs), result as
     `weight_shape`. Everything else as in `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
     return run(_WEIGHT_GRAD, x, grad_out, None, (tuple(weight_shape), stride, padding, dilation, groups), options)
 
 

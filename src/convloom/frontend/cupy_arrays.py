@@ -35,6 +35,15 @@ def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, dev
         return cupy.ndarray(shape, dtype.numpy, memory, [stride * dtype.nbytes for stride in strides])
 
 
+def scratch(nbytes: int, device: str, stream: Any) -> tuple[int, Any]:
+    """See `arrays.Family`; CuPy's pool keeps memory apart by stream."""
+    cupy = _cupy()
+    queue = cupy.cuda.ExternalStream(stream) if stream else cupy.cuda.Stream.null
+    with cupy.cuda.Device(int(device.partition(":")[2])), queue:
+        memory = cupy.cuda.alloc(nbytes)
+    return int(memory.ptr), memory
+
+
 def current_stream(array: Any) -> int | None:
     """The handle of the stream that CuPy uses on the array's GPU in this thread."""
     with array.device:

@@ -6,7 +6,8 @@ import ctypes
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,12 @@ class InterpretDevice(Device):
         owner = np.empty(nbytes + _ALIGNMENT, np.uint8)
         start = -owner.ctypes.data % _ALIGNMENT
         return self._entered(InterpretMemory(self, owner[start : start + nbytes], known=False))
+
+    @contextmanager
+    def lend(self, nbytes: int, most: int | None = None, stream: Any = None) -> Generator[int]:
+        """See `Device`; memory of exactly this size that holds nothing known."""
+        with self.allocate(nbytes) as memory:
+            yield memory.handle
 
     def adopt(self, address: int, nbytes: int) -> InterpretMemory:
         """Memory of the host, all of it known, that kernels may use until the `InterpretMemory` is freed."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from convloom.errors import InternalError
+from convloom.frontend.arrays import Family
 from convloom.frontend.interpret_device import InterpretDevice
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.overlap import reach_of
 from convloom.frontend.size_solver import Values
 from convloom.frontend.tensor import Tensor
 from convloom.frontend.variant import Variant
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.problem.reference import Problem
 from convloom.runtime.interface import Device
 from convloom.target.arch import Target
@@ -19,12 +21,20 @@ from convloom.target.arch import Target
 class InterpretKernel(Kernel):
     """A kernel whose calls raise InterpretedFault where it touches anything but the elements of its arrays."""
 
-    def __init__(self, problem: Problem, device: Device, target: Target, plan: str | None = None) -> None:
-        super().__init__(problem, device, target, plan)
+    def __init__(
+        self, problem: Problem, device: Device, target: Target, plan: str | None = None, policy: Policy = ANYTHING
+    ) -> None:
+        super().__init__(problem, device, target, plan, policy)
         self._place_name = "cpu"
 
     def _launch(
-        self, variant: Variant, symbols: Values, tensors: list[Tensor], factors: tuple[float, float], stream: object
+        self,
+        variant: Variant,
+        family: Family,
+        symbols: Values,
+        tensors: list[Tensor],
+        factors: tuple[float, float],
+        stream: object,
     ) -> None:
         if not isinstance(self.device, InterpretDevice):
             raise InternalError(f"an InterpretKernel runs on the interpret device; got {self.device.name}; report this")
@@ -34,4 +44,4 @@ class InterpretKernel(Kernel):
                     reach = reach_of(tensor)
                     address = tensor.address + reach.begin
                     stack.enter_context(self.device.adopt(address, reach.end - reach.begin))
-            super()._launch(variant, symbols, tensors, factors, stream)
+            super()._launch(variant, family, symbols, tensors, factors, stream)

@@ -18,6 +18,7 @@ from convloom.frontend.size_solver import SizeSolver, Values, compile_values
 from convloom.frontend.tensor import Tensor
 from convloom.frontend.variant import Variant
 from convloom.plan.choose import choose_plan, given_plan
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.problem.contraction import Contraction
 from convloom.problem.conv import Scaling
@@ -51,8 +52,11 @@ class Kernel:
     allow is accepted. A plan given as text is used as it is: there a broken condition is an error.
     """
 
-    def __init__(self, problem: Problem, device: Device, target: Target, plan: str | None = None) -> None:
+    def __init__(
+        self, problem: Problem, device: Device, target: Target, plan: str | None = None, policy: Policy = ANYTHING
+    ) -> None:
         self.problem = problem
+        self.policy = policy
         self.device = device
         self.target = target
         self._given = plan
@@ -125,11 +129,23 @@ class Kernel:
         assert self._normal is not None
         contraction = self._normal.contraction
         if self._given is not None:
-            plan = given_plan(self._given, contraction, self.target)
+            plan = given_plan(self._given, contraction, self.target, self.policy)
         else:
-            plan = choose_plan(contraction, self.target, general=label == "general")
-        made = self._made[label] = Variant(label, plan, self._normal, self._names, self.target, self.device)
+            plan = choose_plan(contraction, self.target, general=label == "general", policy=self.policy)
+        made = self._made[label] = Variant(
+            label, plan, self._normal, self._names, self.target, self.device, self.policy
+        )
         return made
+
+    def workspace_bytes(self, **sizes: int) -> int:
+        """Bytes of scratch memory that a call takes if the problem's dims have these values, 0 for most plans.
+
+        IllegalProblem if a dim that matters is missing.
+        """
+        variant = self._preferred
+        if variant is None:
+            return 0
+        return evaluate(variant.program.workspace_bytes, sizes)
 
     # --- the call ---------------------------------------------------------------------------------------------------
 
@@ -189,7 +205,7 @@ class Kernel:
         if self._context is not None:
             self._check_context(tensors, names)
         if placement.variant is not None:
-            self._launch(placement.variant, placement.symbols, tensors, factors, stream)
+            self._launch(placement.variant, family, placement.symbols, tensors, factors, stream)
         return out
 
     def _scaled(self, alpha: float, beta: float, out: Any) -> Kernel:
@@ -207,7 +223,7 @@ class Kernel:
         return self if needed == allowed else self._siblings.get(needed, self._sibling)
 
     def _sibling(self, scaling: Scaling) -> Kernel:
-        return type(self)(replace(self.problem, scaling=scaling), self.device, self.target, self._given)
+        return type(self)(replace(self.problem, scaling=scaling), self.device, self.target, self._given, self.policy)
 
     # --- arrays -----------------------------------------------------------------------------------------------------
 
@@ -323,20 +339,22 @@ class Kernel:
         raise IllegalProblem(f"{violation(broken, symbols)}; leave the plan out to have a variant for such calls")
 
     def _launch(
-        self, variant: Variant, symbols: Values, tensors: list[Tensor], factors: tuple[float, float], stream: Any
+        self,
+        variant: Variant,
+        family: Family,
+        symbols: Values,
+        tensors: list[Tensor],
+        factors: tuple[float, float],
+        stream: Any,
     ) -> None:
-        buffers = [tensors[place].address for place in variant.order]
+        addresses = [tensor.address for tensor in tensors]
         if variant.has_address_conditions:
-            names = [f"{buffer.name}_address" for buffer in variant.source.buffers]
-            known = {**symbols, **dict(zip(names, buffers, strict=True))}
+            known = variant.addressed(symbols, addresses)
             if not variant.aligned(known):
-                addresses = {
-                    f"{name}_address": tensor.address for name, tensor in zip(self._names, tensors, strict=True)
-                }
-                variant = self._fallback(variant, {**known, **addresses})
-                buffers = [tensors[place].address for place in variant.order]
+                named = {f"{name}_address": place for name, place in zip(self._names, addresses, strict=True)}
+                variant = self._fallback(variant, {**known, **named})
         floats = {"alpha": factors[0], "beta": factors[1]} if self._has_factors else _NO_FLOATS
-        variant.built.launch(buffers, symbols, floats, stream)
+        variant.run(family, addresses, symbols, floats, stream)
 
 
 def _result_values(result: Terms) -> Callable[[Values], tuple[tuple[int, ...], tuple[int, ...]]]:

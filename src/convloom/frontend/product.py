@@ -12,15 +12,14 @@ from convloom.frontend.call import (
     Options,
     adapted_result,
     check_bias_dense,
-    check_workspace,
     common_device,
+    compiled,
     factors,
     layout_of,
     remember,
     result_dtype,
     tensor_key,
 )
-from convloom.frontend.compile import compile
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.tensor import Tensor
 from convloom.problem.conv import Scaling, TensorSpec
@@ -53,6 +52,7 @@ def gemm(
     alpha: float = 1.0,
     beta: float = 0.0,
     accumulate: bool = False,
+    deterministic: bool = False,
     max_workspace: int | None = None,
     device: str | None = None,
     plan: str | None = None,
@@ -65,7 +65,7 @@ def gemm(
     arrays' own, so that a transposed view costs nothing. A new result is dense, rows first. Everything else as in
     `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
     family = family_of("a", a)
     left, right = family.adapt("a", a), family_of("b", b).adapt("b", b)
     addend = None if bias is None else family_of("bias", bias).adapt("bias", bias)
@@ -97,6 +97,8 @@ def _prepare(arrays: Described, scale: tuple[float, float], options: Options) ->
         scale[1] != 0.0,
         options.device,
         options.plan,
+        options.deterministic,
+        options.max_workspace,
     )
     found = _prepared.get(key)
     if found is None:
@@ -106,7 +108,6 @@ def _prepare(arrays: Described, scale: tuple[float, float], options: Options) ->
 
 
 def _build(arrays: Described, scaling: Scaling, options: Options) -> _Prepared:
-    check_workspace(options.max_workspace)
     named = {name: tensor for name, tensor in zip(("a", "b", "bias", "out"), arrays, strict=True) if tensor is not None}
     device = common_device(named, options.device)
     a, b = _matrix("a", arrays.first, 0), _matrix("b", arrays.second, 1)
@@ -133,7 +134,7 @@ def _build(arrays: Described, scaling: Scaling, options: Options) -> _Prepared:
     )
     strides = tuple([stride.value for stride in layout.strides])
     return _Prepared(
-        compile(problem, device, options.plan),
+        compiled(problem, device, options),
         (a.shape, a.strides),
         (b.shape, b.strides),
         (whole, strides),

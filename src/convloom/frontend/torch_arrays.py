@@ -72,6 +72,18 @@ def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, dev
     return torch.empty_strided(shape, strides, dtype=getattr(torch, _NAMES[dtype]), device=device)
 
 
+def scratch(nbytes: int, device: str, stream: Any) -> tuple[int, Any]:
+    """See `arrays.Family`; the caching allocator gives the memory to later work on the same stream only."""
+    torch = _torch()
+    current = torch.cuda.current_stream(device)
+    if (stream or 0) == current.cuda_stream:
+        memory = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    else:
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream or 0, device)):
+            memory = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    return memory.data_ptr(), memory
+
+
 def current_stream(tensor: Any) -> int | None:
     """The handle of the stream that PyTorch uses on the tensor's GPU in this thread; None on the host."""
     device = tensor.device

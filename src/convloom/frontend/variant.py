@@ -1,22 +1,36 @@
-"""One kernel of a problem: its plan, its source, and the conditions under which it may run."""
+"""The kernels that one plan makes of a problem, and the conditions under which they may run."""
 
 from __future__ import annotations
 
-from convloom.artifact import KernelSource, Requirement
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from convloom.artifact import WORKSPACE, KernelSource, Program, Requirement
 from convloom.compiler import generate
-from convloom.expr import free_symbols, to_text
+from convloom.expr import to_text
+from convloom.frontend.arrays import Family
 from convloom.frontend.size_solver import Values, compile_values
-from convloom.plan.requirements import PlanRequirement, plan_requirements
+from convloom.plan.policy import Policy
+from convloom.plan.requirements import plan_requirements
 from convloom.plan.tiled import TiledPlan, plan_text
+from convloom.plan.workspace import workspace_bytes
 from convloom.problem.normal_form import NormalForm
-from convloom.runtime.interface import Built, Device
+from convloom.runtime.interface import BufferHandle, Built, Device
 from convloom.target.arch import Target
 
 
-class Variant:
-    """A built kernel: `label` is `preferred`, `general` or `given`.
+class Launch(NamedTuple):
+    """A built kernel, and for each of its buffers the place of its tensor among a call's; the workspace comes last."""
 
-    `order` has, for each buffer, the place of its tensor among `names`: the inputs of a call, then the result.
+    built: Built
+    order: tuple[int, ...]
+
+
+class Variant:
+    """The built kernels of one plan: `label` is `preferred`, `general` or `given`.
+
+    `names` are those of a call's tensors: its inputs, then its result.
     """
 
     def __init__(
@@ -27,23 +41,35 @@ class Variant:
         names: tuple[str, ...],
         target: Target,
         device: Device,
+        policy: Policy,
     ) -> None:
         self.label = label
         self.plan = plan
+        self._device, self._most_workspace = device, policy.max_workspace
         contraction = normal.contraction
-        self.source: KernelSource = generate(contraction, target, plan).source
-        self.built: Built = device.build(self.source)
-        tensor_of = dict(normal.tensors)
-        self.order = tuple(names.index(tensor_of[buffer.name]) for buffer in self.source.buffers)
-        conditions = plan_requirements(plan, contraction, target)
-        by_address = [item.condition for item in conditions if _mentions_address(item)]
-        self._requirements = tuple(item.named(tensor_of) for item in conditions)
-        self._fits = compile_values(item.condition for item in conditions if not _mentions_address(item))
+        self.program: Program = generate(contraction, target, plan, policy=policy).program
+        place_of = {buffer: names.index(tensor) for buffer, tensor in normal.tensors} | {WORKSPACE: len(names)}
+        self._places = {f"{buffer}_address": place for buffer, place in place_of.items() if buffer != WORKSPACE}
+        self.launches = tuple(
+            Launch(device.build(source), tuple(place_of[buffer.name] for buffer in source.buffers))
+            for source in self.program.launches
+        )
+        needed = workspace_bytes(plan, contraction)
+        self._workspace = None if needed.is_const and needed.value == 0 else compile_values((needed,))
+        conditions = plan_requirements(plan, contraction, target, policy)
+        by_address = [item.condition for item in conditions if item.on_address]
+        self._requirements = tuple(item.named(dict(normal.tensors)) for item in conditions)
+        self._fits = compile_values(item.condition for item in conditions if not item.on_address)
         self._aligned = compile_values(by_address)
         self.has_address_conditions = bool(by_address)
 
     def __repr__(self) -> str:
         return f"<{self.label} variant: {plan_text(self.plan)}>"
+
+    @property
+    def source(self) -> KernelSource:
+        """Text and launch arithmetic of the kernel that multiplies."""
+        return self.program.launches[0]
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -54,10 +80,38 @@ class Variant:
         """Whether sizes and strides satisfy the conditions on them."""
         return all(self._fits(symbols))
 
+    def workspace_bytes(self, symbols: Mapping[str, int]) -> int:
+        """Bytes of scratch memory that a call of these sizes takes."""
+        return 0 if self._workspace is None else self._workspace(symbols)[0]
+
+    def addressed(self, symbols: Values, addresses: list[BufferHandle]) -> Values:
+        """The symbols, and the addresses of a call's tensors as `<buffer>_address`."""
+        return {**symbols, **{name: addresses[place] for name, place in self._places.items()}}
+
     def aligned(self, symbols: Values) -> bool:
-        """Whether addresses (among the symbols, as `<buffer>_address`) satisfy the conditions on them."""
+        """Whether addresses (among the symbols) satisfy the conditions on them."""
         return all(self._aligned(symbols))
 
+    def run(
+        self, family: Family, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float], stream: Any
+    ) -> None:
+        """Enqueues all launches of one call on tensors at these addresses."""
+        if self._workspace is None:
+            (built, order), *_ = self.launches
+            built.launch([addresses[place] for place in order], symbols, floats, stream)
+            return
+        with self._scratch(family, self.workspace_bytes(symbols), stream) as scratch:
+            every = [*addresses, scratch]
+            for built, order in self.launches:
+                self._device.separate(stream)
+                built.launch([every[place] for place in order], symbols, floats, stream)
 
-def _mentions_address(item: PlanRequirement) -> bool:
-    return any(symbol.name.endswith("_address") for symbol in free_symbols(item.condition))
+    @contextmanager
+    def _scratch(self, family: Family, nbytes: int, stream: Any) -> Generator[BufferHandle]:
+        """Scratch memory from the allocator of the arrays' framework on a GPU, else from the device."""
+        if family.scratch is not None and self._device.name.startswith("cuda"):
+            address, _keeper = family.scratch(nbytes, self._device.name, stream)
+            yield address
+        else:
+            with self._device.lend(nbytes, self._most_workspace, stream) as handle:
+                yield handle

@@ -2,42 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Buffer, Kernel, LaunchScalar, Read, Scope
-from convloom.ir.symbols import BLOCK_ID
+from convloom.ir.ops import Buffer, Kernel, LaunchScalar, Read
+from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
 from convloom.lower.frame import Frame, factor_type, make_frame
-from convloom.lower.k_loops import KLoops, run_pipeline
+from convloom.lower.k_loops import KLoops, KRange, run_pipeline
 from convloom.lower.load_tile import TileLoader, TileSource
 from convloom.lower.multiply import Multiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
 from convloom.lower.multiply_scalar import ScalarMultiplier
+from convloom.lower.partial_sums import build_finish, finish_slices, steps_of_part, store_partial, workspace_buffer
+from convloom.lower.reduce_groups import reduce_groups
 from convloom.lower.shared_layout import SharedLayout
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, tile_view
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, Operand, exchange
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
 
+Store = Callable[[IrBuilder, Frame, BlockPlace, Multiplier], None]
 
-def build_tiled(contraction: Contraction, plan: TiledPlan, name: str) -> Kernel:
-    """The kernel of one plan: block decoding, K loops over operand tiles in shared memory, epilogue.
 
+def build_tiled(contraction: Contraction, plan: TiledPlan) -> tuple[Kernel, ...]:
+    """The kernels of one plan in the order of their launches.
+
+    One kernel does all: block decoding, K loops over operand tiles in shared memory, epilogue. Where K is split over
+    the grid it leaves partial sums in a workspace instead, and a second kernel adds them up.
     requires: the plan is legal for the contraction. ensures: sizes stand in the index math as they are; passes move
     what the host can evaluate to the launch.
     """
     frame = make_frame(exchange(contraction) if plan.swap else contraction, plan)
-    builder = IrBuilder()
-    origin = _decode_block(builder, frame)
-    multiplier: Multiplier = ScalarMultiplier(frame) if frame.row is None else MatrixMultiplier(frame, frame.row)
-    multiplier.clear(builder)
-    _reduce(builder, frame, origin, multiplier)
-    _store(builder, frame, origin, multiplier)
-    blocks = simplify(frame.g.extent * frame.m.tiles * frame.n.tiles * contraction.phase_count)
-    return Kernel(
-        name, tuple(frame.buffers.values()), _factors(contraction), plan.threads, blocks, plan.index_bits, builder.body
+    name = f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}"
+    if plan.split.how is Reduction.NONE:
+        return (_multiplying(frame, name, frame.operand_buffers + frame.result_buffers, _store),)
+    workspace = (workspace_buffer(frame, written=True),)
+    return (
+        _multiplying(frame, name, frame.operand_buffers + workspace, store_partial),
+        _finishing(make_frame(frame.contraction, replace(plan, k_groups=1)), f"finish_{plan.block_m}x{plan.block_n}"),
     )
+
+
+def _multiplying(frame: Frame, name: str, buffers: tuple[Buffer, ...], store: Store) -> Kernel:
+    """The kernel that multiplies; `store` says what becomes of the sums."""
+    plan, builder = frame.plan, IrBuilder()
+    builder.comment("which tile of C this block computes")
+    place = decode_block(builder, frame, plan.split.parts)
+    multiplier = _multiplier(frame)
+    multiplier.clear(builder)
+    _reduce(builder, frame, place, multiplier)
+    reduce_groups(builder, frame, multiplier.accumulators)
+    store(builder, frame, place, multiplier)
+    scalars = () if plan.split.how is not Reduction.NONE else _factors(frame.contraction)
+    blocks = block_count(frame, plan.split.parts)
+    return Kernel(name, buffers, scalars, plan.threads, blocks, plan.index_bits, builder.body)
+
+
+def _finishing(frame: Frame, name: str) -> Kernel:
+    """The kernel that adds partial sums up and runs the epilogue."""
+    plan, builder = frame.plan, IrBuilder()
+    multiplier = _multiplier(frame)
+    build_finish(builder, frame, multiplier)
+    buffers = (workspace_buffer(frame, written=False), *frame.result_buffers)
+    blocks = block_count(frame, 1, finish_slices(frame, multiplier))
+    return Kernel(name, buffers, _factors(frame.contraction), plan.threads, blocks, plan.index_bits, builder.body)
+
+
+def _multiplier(frame: Frame) -> Multiplier:
+    return ScalarMultiplier(frame) if frame.row is None else MatrixMultiplier(frame, frame.row)
 
 
 def _factors(contraction: Contraction) -> tuple[LaunchScalar, ...]:
@@ -47,29 +84,9 @@ def _factors(contraction: Contraction) -> tuple[LaunchScalar, ...]:
     return tuple(LaunchScalar(name, name, dtype) for name, wanted in names if wanted)
 
 
-def _decode_block(builder: IrBuilder, frame: Frame) -> dict[str, Expr]:
-    """Unpacks the block index, n fastest, phases slowest; returns the tile's corner by flat axis."""
-    builder.comment("which tile of C this block computes")
-    rest: Expr = BLOCK_ID
-    corner: dict[str, Expr] = {}
-    counts = [simplify(flat.tiles) for flat in (frame.n, frame.m, frame.g)] + [const(frame.contraction.phase_count)]
-    for place, flat in enumerate((frame.n, frame.m, frame.g)):
-        last = all(count is const(1) for count in counts[place + 1 :])
-        tile = builder.let(f"tile_{flat.name.lower()}", rest if last else rest % counts[place], counts[place])
-        corner[flat.name] = tile * flat.multiple
-        rest = const(0) if last else builder.let(f"after_{flat.name.lower()}", rest // counts[place])
-    phase = builder.let("phase", rest, counts[-1])
-    for parameter in frame.contraction.phases:
-        table = Buffer(
-            f"{parameter.symbol.name}_table", None, Scope.CONSTANT, len(parameter.values), values=parameter.values
-        )
-        builder.bind(parameter.symbol, Read(table, phase))
-    return corner
-
-
-def _reduce(builder: IrBuilder, frame: Frame, origin: dict[str, Expr], multiplier: Multiplier) -> None:
-    """The K loops, with as many stages of operand tiles as the plan says."""
-    loops = KLoops(frame)
+def _reduce(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplier: Multiplier) -> None:
+    """The K loops over the block's part of K, with as many stages of operand tiles as the plan says."""
+    loops, origin = KLoops(frame), place.corner
     a_layout, b_layout = multiplier.layouts()
     loaders = (
         _loader(frame, frame.contraction.a, "M", a_layout, origin, loops),
@@ -79,16 +96,21 @@ def _reduce(builder: IrBuilder, frame: Frame, origin: dict[str, Expr], multiplie
         builder.allocate(loader.shared)
     for loader in loaders:
         loader.prepare(builder)
+    steps = None if frame.plan.split.parts == 1 else steps_of_part(builder, frame, place.part, loops.steps)
     if frame.plan.stages == 1:
-        _synchronous(builder, loops, loaders, multiplier)
+        _synchronous(builder, loops, steps, loaders, multiplier)
     else:
-        _pipelined(builder, frame, loops, loaders, multiplier)
+        _pipelined(builder, frame, loops, steps or KRange(const(0), loops.steps), loaders, multiplier)
 
 
 def _synchronous(
-    builder: IrBuilder, loops: KLoops, loaders: tuple[TileLoader, TileLoader], multiplier: Multiplier
+    builder: IrBuilder,
+    loops: KLoops,
+    steps: KRange | None,
+    loaders: tuple[TileLoader, TileLoader],
+    multiplier: Multiplier,
 ) -> None:
-    """Load, barrier, multiply, barrier."""
+    """Load, barrier, multiply, barrier; nested loops over all of K, or one loop over a range of steps."""
 
     def one_tile() -> None:
         for loader in loaders:
@@ -97,11 +119,19 @@ def _synchronous(
         multiplier.multiply(builder, *loaders, const(0), const(0))
         builder.barrier()
 
-    loops.nest(builder, one_tile)
+    if steps is None:
+        loops.nest(builder, one_tile)
+    else:
+        loops.linear(builder, steps, one_tile)
 
 
 def _pipelined(
-    builder: IrBuilder, frame: Frame, loops: KLoops, loaders: tuple[TileLoader, TileLoader], multiplier: Multiplier
+    builder: IrBuilder,
+    frame: Frame,
+    loops: KLoops,
+    steps: KRange,
+    loaders: tuple[TileLoader, TileLoader],
+    multiplier: Multiplier,
 ) -> None:
     """Loads run stages - 1 K tiles ahead; one barrier a tile."""
     copies = tuple(_copy_row(loader.copied_bytes) for loader in loaders)
@@ -123,7 +153,7 @@ def _pipelined(
         a_stage, b_stage = (slot * loader.layout.size for loader in loaders)
         multiplier.multiply(builder, *loaders, a_stage, b_stage)
 
-    run_pipeline(builder, loops.steps, frame.plan.stages, fetch, close, consume)
+    run_pipeline(builder, steps, frame.plan.stages, fetch, close, consume)
 
 
 def _copy_row(nbytes: int) -> Instruction | None:
@@ -143,11 +173,13 @@ def _loader(
     return TileLoader(source, layout, transfer, plan.threads, frame.thread, plan.stages)
 
 
-def _store(builder: IrBuilder, frame: Frame, origin: dict[str, Expr], multiplier: Multiplier) -> None:
+def _store(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplier: Multiplier) -> None:
     """The epilogue over every part that the thread holds."""
+    origin = place.corner
 
     def emit(row: Expr, column: Expr, value: Read) -> None:
         coordinates = {"M": origin["M"] + row, "N": origin["N"] + column, "G": origin["G"]}
         store_part(builder, frame, coordinates, value)
 
-    multiplier.each_part(builder, emit)
+    with builder.condition(simplify(frame.k_group.eq(0))):
+        multiplier.each_part(builder, emit)

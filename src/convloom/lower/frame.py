@@ -19,7 +19,8 @@ class Frame:
     """The contraction as the plan orients it, its flat axes and buffers, and where a thread stands in its block.
 
     Units of threads (a thread, or a subgroup that multiplies together) form a grid; `unit_m`, `unit_n` are the place of
-    the thread's unit in it and `lane` its place in the unit.
+    the thread's unit in it and `lane` its place in the unit. A block may hold several such grids, K groups, each with
+    the same tile of C; `member` is the place of the thread in its group `k_group`.
     """
 
     contraction: Contraction
@@ -31,6 +32,8 @@ class Frame:
     g: Merged
     buffers: dict[str, Buffer]
     thread: Expr
+    k_group: Expr
+    member: Expr
     unit_m: Expr
     unit_n: Expr
     lane: Expr
@@ -40,6 +43,16 @@ class Frame:
         """The flat axes."""
         return (self.m, self.n, self.k, self.g)
 
+    @property
+    def operand_buffers(self) -> tuple[Buffer, ...]:
+        """What is multiplied."""
+        return tuple(self.buffers[operand.name] for operand in (self.contraction.a, self.contraction.b))
+
+    @property
+    def result_buffers(self) -> tuple[Buffer, ...]:
+        """What the epilogue reads and writes."""
+        return tuple(buffer for buffer in self.buffers.values() if buffer not in self.operand_buffers)
+
 
 def make_frame(contraction: Contraction, plan: TiledPlan) -> Frame:
     """The frame of a contraction that is oriented as the plan says."""
@@ -48,7 +61,8 @@ def make_frame(contraction: Contraction, plan: TiledPlan) -> Frame:
         for operand in contraction.operands
     }
     thread = thread_id(plan.threads)
-    unit = simplify(thread // plan.unit_lanes)
+    member = simplify(thread % plan.group_threads)
+    unit = simplify(member // plan.unit_lanes)
     return Frame(
         contraction,
         plan,
@@ -59,9 +73,11 @@ def make_frame(contraction: Contraction, plan: TiledPlan) -> Frame:
         merged_axis(contraction, "G", plan.g),
         buffers,
         thread,
+        simplify(thread // plan.group_threads),
+        member,
         simplify(unit // plan.units_n),
         simplify(unit % plan.units_n),
-        simplify(thread % plan.unit_lanes),
+        simplify(member % plan.unit_lanes),
     )
 
 

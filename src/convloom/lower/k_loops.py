@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from convloom.expr import Expr, Op, bounds, const, local_sym, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import LoopKind
 from convloom.lower.frame import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class KRange:
+    """Consecutive steps of the linear count over all K loops."""
+
+    first: Expr
+    count: Expr
 
 
 class KLoops:
@@ -44,6 +53,13 @@ class KLoops:
                 stack.enter_context(builder.repeat(variable, extent))
             body()
 
+    def linear(self, builder: IrBuilder, steps: KRange, body: Callable[[], None]) -> None:
+        """One loop over a range of steps around what `body` emits."""
+        step = local_sym("step", lo=0, hi=_last(steps.count))
+        with builder.repeat(step, steps.count):
+            self.bind(builder, steps.first + step)
+            body()
+
     def bind(self, builder: IrBuilder, step: Expr) -> None:
         """Gives the loop variables their values at a step of the linear count."""
         rest = step
@@ -60,28 +76,28 @@ class KLoops:
 
 def run_pipeline(
     builder: IrBuilder,
-    steps: Expr,
+    steps: KRange,
     stages: int,
     fetch: Callable[[Expr, Expr], None],
     close: Callable[[int], None],
     consume: Callable[[Expr], None],
 ) -> None:
-    """Runs `fetch(step, slot)` stages - 1 steps ahead of `consume(slot)`.
+    """Runs `fetch(step, slot)` stages - 1 steps ahead of `consume(slot)`, over a range of steps.
 
     `close(pending)` is called behind the last fetch of a step with -1 (its copies form a group), and in front of a
     barrier with the number of groups that may still be in flight.
     """
     ahead = stages - 1
     with builder.loop("s", ahead, LoopKind.UNROLLED) as s:
-        with builder.condition(simplify(s.lt(steps))):
-            fetch(s, s)
+        with builder.condition(simplify(s.lt(steps.count))):
+            fetch(steps.first + s, s)
         close(-1)
-    step = local_sym("step", lo=0, hi=_last(steps))
-    with builder.repeat(step, steps):
+    step = local_sym("step", lo=0, hi=_last(steps.count))
+    with builder.repeat(step, steps.count):
         close(ahead - 1)
         builder.barrier()
-        with builder.condition(simplify((step + ahead).lt(steps))):
-            fetch(step + ahead, simplify((step + ahead) % stages))
+        with builder.condition(simplify((step + ahead).lt(steps.count))):
+            fetch(steps.first + step + ahead, simplify((step + ahead) % stages))
         close(-1)
         consume(simplify(step % stages))
 

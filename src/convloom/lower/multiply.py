@@ -31,6 +31,11 @@ class TileUse(Protocol):
 class Multiplier(Protocol):
     """acc += A tile * B tile, with accumulators spread over the threads of a block."""
 
+    @property
+    def accumulators(self) -> Buffer:
+        """The register buffer of a thread's numbers of C."""
+        ...
+
     def layouts(self) -> tuple[SharedLayout, SharedLayout]:
         """How the tiles of A and B are wanted in shared memory."""
         ...
@@ -41,6 +46,10 @@ class Multiplier(Protocol):
 
     def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
         """Multiplies one K tile; the stages are places in the buffers."""
+        ...
+
+    def place(self, number: Expr) -> tuple[Expr, Expr]:
+        """Row and column, in the block's tile of C, of a thread's accumulator."""
         ...
 
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:

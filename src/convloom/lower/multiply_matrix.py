@@ -33,6 +33,11 @@ class MatrixMultiplier:
         self._rows, self._columns = plan.thread_m // self._m, plan.thread_n // self._n
         self._acc = Buffer("acc", frame.contraction.acc, Scope.REGISTER, self._rows * self._columns * self._d)
 
+    @property
+    def accumulators(self) -> Buffer:
+        """Fragments, those of one row of fragments behind each other."""
+        return self._acc
+
     def layouts(self) -> tuple[SharedLayout, SharedLayout]:
         """The direction in which numbers arrive is the fast one, if the matrix load can turn it."""
         plan, contraction = self._frame.plan, self._frame.contraction
@@ -54,7 +59,9 @@ class MatrixMultiplier:
         a_registers, b_registers = self._row.operand("a").registers, self._row.operand("b").registers
         left = builder.allocate(Buffer("a_part", B32, Scope.REGISTER, self._rows * a_registers))
         right = builder.allocate(Buffer("b_part", B32, Scope.REGISTER, self._columns * b_registers))
-        with builder.loop("kk", plan.block_k // self._k, LoopKind.UNROLLED) as kk:
+        depth = plan.block_k // (self._k * plan.k_groups)
+        with builder.loop("kk", depth, LoopKind.UNROLLED) as step:
+            kk = simplify(self._frame.k_group * depth + step)
             with builder.loop("i", self._rows, LoopKind.UNROLLED) as i:
                 first = self._frame.unit_m * plan.thread_m + i * self._m
                 self._load(
@@ -102,19 +109,33 @@ class MatrixMultiplier:
         place = Address(tile.shared, stage + tile.layout.index(row, k))
         builder.instruct(instruction, d=target, address=place)
 
+    def place(self, number: Expr) -> tuple[Expr, Expr]:
+        """Fragment by fragment."""
+        fragment = number // self._d
+        row, column = self._within(number % self._d)
+        return (
+            self._frame.unit_m * self._frame.plan.thread_m + fragment // self._columns * self._m + row,
+            self._frame.unit_n * self._frame.plan.thread_n + fragment % self._columns * self._n + column,
+        )
+
+    def _within(self, element: Expr) -> tuple[Expr, Expr]:
+        """Row and column in a fragment of C of a lane's element."""
+        fragment = self._row.fragment("d")
+        place = fragment.layout.access({"lane": self._frame.lane, "element": element}).offset
+        columns = fragment.shape[1]
+        return simplify(place // columns), simplify(place % columns)
+
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:
         """Fragments, and in each the runs of `store` neighbouring columns that a lane holds."""
         plan, frame = self._frame.plan, self._frame
-        fragment = self._row.fragment("d")
-        columns = fragment.shape[1]
         with (
             builder.loop("i", self._rows, LoopKind.UNROLLED) as i,
             builder.loop("j", self._columns, LoopKind.UNROLLED) as j,
         ):
-            for element in range(0, fragment.elements, plan.store):
-                place = fragment.layout.access({"lane": frame.lane, "element": const(element)}).offset
-                row = frame.unit_m * plan.thread_m + i * self._m + simplify(place // columns)
-                column = frame.unit_n * plan.thread_n + j * self._n + simplify(place % columns)
+            for element in range(0, self._row.fragment("d").elements, plan.store):
+                row, column = self._within(const(element))
+                row = frame.unit_m * plan.thread_m + i * self._m + row
+                column = frame.unit_n * plan.thread_n + j * self._n + column
                 first = (i * self._columns + j) * self._d + element
                 emit(row, column, Read(self._acc, first, plan.store))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convloom.expr import Expr
+from convloom.expr import Expr, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Constant, LoopKind, MultiplyAdd, Read, Scope, Splat
 from convloom.lower.frame import Frame
@@ -17,6 +17,11 @@ class ScalarMultiplier:
         self._frame = frame
         plan, acc = frame.plan, frame.contraction.acc
         self._acc = Buffer("acc", acc, Scope.REGISTER, plan.thread_m * plan.thread_n, plan.lanes)
+
+    @property
+    def accumulators(self) -> Buffer:
+        """Rows of thread_n numbers."""
+        return self._acc
 
     def layouts(self) -> tuple[SharedLayout, SharedLayout]:
         """Lines of one k in the accumulator's type: conversion happens once, on the way in."""
@@ -38,7 +43,9 @@ class ScalarMultiplier:
         plan, frame, acc = self._frame.plan, self._frame, self._frame.contraction.acc
         left = builder.allocate(Buffer("a_part", acc, Scope.REGISTER, plan.thread_m))
         right = builder.allocate(Buffer("b_part", acc, Scope.REGISTER, plan.thread_n, plan.lanes))
-        with builder.loop("kk", plan.block_k, LoopKind.UNROLLED if plan.unroll_k else LoopKind.SERIAL) as kk:
+        depth = plan.block_k // plan.k_groups
+        with builder.loop("kk", depth, LoopKind.UNROLLED if plan.unroll_k else LoopKind.SERIAL) as step:
+            kk = simplify(frame.k_group * depth + step)
             with builder.loop("i", plan.thread_m // plan.chunk_m, LoopKind.UNROLLED) as i:
                 row = interleaved(i * plan.chunk_m, frame.unit_m, plan.chunk_m, plan.units_m)
                 builder.write(left, i * plan.chunk_m, Read(a.shared, a_stage + a.layout.index(row, kk), plan.chunk_m))
@@ -58,6 +65,12 @@ class ScalarMultiplier:
             factor = Read(left, i) if plan.lanes == 1 else Splat(Read(left, i), plan.lanes)
             product = MultiplyAdd(factor, Read(right, j * plan.lanes, plan.lanes), Read(self._acc, index, plan.lanes))
             builder.write(self._acc, index, product)
+
+    def place(self, number: Expr) -> tuple[Expr, Expr]:
+        """Chunks interleave in both directions."""
+        plan, frame = self._frame.plan, self._frame
+        row = interleaved(number // plan.thread_n, frame.unit_m, plan.chunk_m, plan.units_m)
+        return row, interleaved(number % plan.thread_n, frame.unit_n, plan.chunk_n, plan.units_n)
 
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:
         """Rows outside, runs of `store` columns inside."""

@@ -18,9 +18,11 @@ from convloom.plan.access_facts import (
     k_orders,
     typical_value,
 )
+from convloom.plan.divided_sums import divided_sums
 from convloom.plan.estimate import Workload
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_resources, store_width, transfer_for
+from convloom.plan.policy import Policy
 from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
@@ -283,15 +285,21 @@ def candidates(
     index_bits: int = 32,
     vectors: bool = True,
     every: int = 1,
+    splits: Policy | None = None,
 ) -> Iterator[tuple[TiledPlan, Arrangement]]:
-    """Every combination of the arrangements and (every n-th of) the shapes that respects the target's limits."""
+    """Every combination of the arrangements and (every n-th of) the shapes that respects the target's limits.
+
+    `splits`: what the caller allows of splits of K; None: K is not split.
+    """
     for arrangement in among:
         shapes = tile_shapes(target, contraction, arrangement.work.n)
         fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
         for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
-            if check_resources(plan, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
-                yield plan, arrangement
+            divided = () if splits is None else divided_sums(plan, arrangement.work, target, splits)
+            for option in (plan, *divided):
+                if check_resources(option, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
+                    yield option, arrangement
 
 
 def _least(shape: TileShape, matrix: int) -> int:

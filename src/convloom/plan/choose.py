@@ -6,6 +6,7 @@ from convloom.errors import Infeasible, InternalError
 from convloom.plan.candidates import Arrangement, arrangements, candidates
 from convloom.plan.estimate import estimate
 from convloom.plan.legality import check_plan
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.requirements import fits_32_bits
 from convloom.plan.tiled import TiledPlan, parse_plan
 from convloom.problem.contraction import Contraction
@@ -15,18 +16,25 @@ _SAMPLE = 17  # every 17th shape stands for all when arrangements are compared
 _KEPT = 2  # arrangements whose shapes are all looked at
 
 
-def choose_plan(contraction: Contraction, target: Target, *, general: bool = False) -> TiledPlan:
-    """The candidate with the least predicted time.
+def choose_plan(
+    contraction: Contraction, target: Target, *, general: bool = False, policy: Policy = ANYTHING
+) -> TiledPlan:
+    """The candidate with the least predicted time among those that the caller allows.
 
     Arrangements (orientation, order of axes) are ranked by a sample of tile shapes first, then all shapes of the best
     few are costed. 64-bit index math only where 32 bits are known not to do. `general`: a plan that relies on nothing,
-    with 64-bit index math and one number per access, for calls that break the requirements of the preferred one.
+    with 64-bit index math, one number per access and no workspace, for calls that break the requirements of the
+    preferred one.
     """
     index_bits = 32 if not general and fits_32_bits(contraction) else 64
 
+    allowed = None if general else policy
+
     def cheapest(among: tuple[Arrangement, ...], every: int) -> tuple[float, TiledPlan] | None:
         best: tuple[float, TiledPlan] | None = None
-        options = candidates(contraction, target, among, index_bits=index_bits, vectors=not general, every=every)
+        options = candidates(
+            contraction, target, among, index_bits=index_bits, vectors=not general, every=every, splits=allowed
+        )
         for plan, arrangement in options:
             seconds = estimate(plan, arrangement.work, target).seconds
             if best is None or seconds < best[0]:
@@ -46,10 +54,10 @@ def choose_plan(contraction: Contraction, target: Target, *, general: bool = Fal
     return best[1]
 
 
-def given_plan(text: str, contraction: Contraction, target: Target) -> TiledPlan:
-    """The plan of a text; Infeasible with the reason if it cannot be built here."""
+def given_plan(text: str, contraction: Contraction, target: Target, policy: Policy = ANYTHING) -> TiledPlan:
+    """The plan of a text; Infeasible with the reason if it cannot be built here or the caller does not allow it."""
     plan = parse_plan(text)
-    infeasible = check_plan(plan, contraction, target)
+    infeasible = check_plan(plan, contraction, target, policy)
     if infeasible is not None:
         raise Infeasible(f"{infeasible.reason}; in the plan {text!r}; change the plan or leave it out")
     return plan

@@ -10,6 +10,8 @@ from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.candidates import arrangements, candidates
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_plan, store_width
+from convloom.plan.policy import ANYTHING
+from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
@@ -37,7 +39,9 @@ def _candidate(random: random.Random, contraction: Contraction, target: Target) 
     every = random.randint(1, 17)
     chosen = (random.choice(among),) if among else ()
     bits = random.choice((32, 32, 64))
-    options = candidates(contraction, target, chosen, index_bits=bits, vectors=random.random() < 0.8, every=every)
+    options = candidates(
+        contraction, target, chosen, index_bits=bits, vectors=random.random() < 0.8, every=every, splits=ANYTHING
+    )
     plans = [plan for plan, _ in islice(options, _SAMPLE)]
     random.shuffle(plans)
     return next((plan for plan in plans if check_plan(plan, contraction, target) is None), None)
@@ -82,8 +86,12 @@ def _any_plan(random: random.Random, contraction: Contraction, target: Target) -
     stores = _divisors(store_width(oriented, flat, target), chunk_n)
     store = random.choice([width for width in stores if lanes == 1 or width in (1, lanes)])
     unroll = block_k * thread_m * thread_n <= _MOST_UNROLLED * lanes and random.random() < 0.3
+    k_groups = random.choice([1, 1, *(count for count in (2, 3, 4) if block_k % count == 0)])
+    split = Split(Reduction.PASSES, random.choice((2, 3, 5, 16))) if random.random() < 0.4 else NO_SPLIT
+    walk = random.choice((1, 1, 2, 3, 8))
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, lanes, unroll)
-    return TiledPlan(*sizes, g, m, n, serial, merged, a, b, store, random.choice((32, 64)), swap)
+    axes, bits = (g, m, n, serial, merged), random.choice((32, 64))
+    return TiledPlan(*sizes, *axes, a, b, store, bits, swap, k_groups=k_groups, split=split, walk=walk)
 
 
 def _divisors(widest: int, length: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.target.arch import Target
 
@@ -48,34 +49,44 @@ _STEP_CYCLES = {True: 12.0, False: 40.0}  # loop and barrier overhead of one K t
 _BLOCK_CYCLES = {True: 300.0, False: 1500.0}  # decoding, clearing, epilogue set-up of one block
 _STORE_CYCLES = {True: 2.0, False: 8.0}
 _LATENCY_CYCLES = 700.0  # from asking device memory to having the data in shared memory
+_LAUNCH_SECONDS = {True: 2e-6, False: 3e-6}  # of a further launch of the same call
+_NEAR_CACHE = 2.0  # how much faster than device memory partial sums come back: most are still in the cache
 _REGISTER_FILE = 65536  # 32-bit registers of a multiprocessor
 
 
 def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
-    """Predicted time of one launch; only differences between plans of one workload matter."""
+    """Predicted time of one call; only differences between plans of one workload matter."""
     vector_machine = target.vector_bits > 32
     tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n)
-    blocks = max(tiles * work.g * work.phases, 1)
+    blocks = max(tiles * work.g * work.phases * plan.split.parts, 1)
     steps = step_count(plan, work)
     if vector_machine:
         waves, per_block = -(-blocks // target.processors), _vector_block(plan, work, target, steps)
     else:
-        resident = min(_resident(plan, work, target), max(1, -(-blocks // target.processors)))
+        resident = min(resident_blocks(plan, work, target), max(1, -(-blocks // target.processors)))
         waves = max(1.0, blocks / (target.processors * resident)) * resident
         per_block = _thread_block(plan, work, target, steps, resident)
     compute = waves * per_block / (target.clock_ghz * 1e9)
     memory = traffic(plan, work, tiles) / (target.bandwidth_gbs * 1e9)
-    return Cost(max(compute, memory), compute, memory, blocks)
+    return Cost(max(compute, memory) + _second_pass(plan, work, target, blocks), compute, memory, blocks)
+
+
+def _second_pass(plan: TiledPlan, work: Workload, target: Target, blocks: int) -> float:
+    """Seconds for writing partial sums, reading them back, and the launch that does so."""
+    if plan.split.how is Reduction.NONE:
+        return 0.0
+    partial = blocks * plan.block_m * plan.block_n * work.acc_bytes
+    return _LAUNCH_SECONDS[target.vector_bits > 32] + 2.0 * partial / (target.bandwidth_gbs * 1e9 * _NEAR_CACHE)
 
 
 def step_count(plan: TiledPlan, work: Workload) -> int:
     """K tiles of one block."""
-    return work.serial * -(-work.k // plan.block_k)
+    return -(-work.serial * -(-work.k // plan.block_k) // plan.split.parts)
 
 
-def _resident(plan: TiledPlan, work: Workload, target: Target) -> int:
+def resident_blocks(plan: TiledPlan, work: Workload, target: Target) -> int:
     """Blocks that one multiprocessor holds at a time."""
-    shared = plan.shared_numbers() * (work.acc_bytes if plan.row == SCALAR else work.a_bytes)
+    shared = plan.shared_bytes(work.acc_bytes, work.a_bytes)
     return max(
         1,
         min(
@@ -120,7 +131,7 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
     if plan.row == SCALAR:
         arithmetic = numbers / dict(target.multiply_adds)[work.acc_name]
         fragments = plan.thread_m / plan.chunk_m + plan.thread_n / plan.chunk_n
-        shared = plan.threads * fragments * plan.block_k / 8.0
+        shared = plan.group_threads * fragments * plan.block_k / 8.0
     else:
         arithmetic = numbers / work.matrix_rate
         units = plan.units_m * plan.units_n
@@ -132,7 +143,8 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
     work_cycles = (max(arithmetic, shared) + loads) * idle + _STEP_CYCLES[False]
     hidden = resident * max(plan.stages - 1, 1)
     stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES[False] / 32.0
-    return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + stores + _BLOCK_CYCLES[False]
+    handed = 2.0 * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes / 128.0
+    return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + handed + stores + _BLOCK_CYCLES[False]
 
 
 def traffic(plan: TiledPlan, work: Workload, tiles: int) -> float:

@@ -9,7 +9,9 @@ from math import gcd
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
+from convloom.plan.workspace import refused_by
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
@@ -33,14 +35,17 @@ _MATRIX_LINE_BYTES = 16
 Check = Callable[[TiledPlan, Contraction, Target], str | None]
 
 
-def check_plan(plan: TiledPlan, contraction: Contraction, target: Target) -> InfeasiblePlan | None:
-    """The first rule that the plan breaks; None for a legal plan."""
+def check_plan(
+    plan: TiledPlan, contraction: Contraction, target: Target, policy: Policy = ANYTHING
+) -> InfeasiblePlan | None:
+    """The first rule that the plan breaks, the caller's wishes among them; None for a legal plan."""
     oriented = exchange(contraction) if plan.swap else contraction
     for rule in RULES:
         reason = rule(plan, oriented, target)
         if reason is not None:
             return InfeasiblePlan(reason)
-    return None
+    refused = refused_by(policy, plan, contraction)
+    return None if refused is None else InfeasiblePlan(refused)
 
 
 def check_resources(plan: TiledPlan, acc_bytes: int, operand_bytes: int, target: Target) -> str | None:
@@ -50,7 +55,7 @@ def check_resources(plan: TiledPlan, acc_bytes: int, operand_bytes: int, target:
     """
     if plan.threads > target.max_threads:
         return f"a block has at most {target.max_threads} threads on {target.name}; this plan has {plan.threads}"
-    shared = plan.shared_numbers() * (acc_bytes if plan.row == SCALAR else operand_bytes)
+    shared = plan.shared_bytes(acc_bytes, operand_bytes)
     if shared > target.max_shared_bytes:
         return (
             f"a block has {target.max_shared_bytes} bytes of shared memory on {target.name}; this plan needs {shared}"
@@ -86,6 +91,16 @@ def _tiles_divide(plan: TiledPlan, contraction: Contraction, target: Target) -> 
     for whole_name, whole, part_name, part in pairs:
         if whole % part:
             return f"{part_name} must divide {whole_name}; got {part} and {whole}"
+    return None
+
+
+def _groups_share_k(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    depth = 1 if plan.instruction is None else plan.instruction.shape[2]
+    if plan.k_groups > 1 and plan.block_k % (plan.k_groups * depth):
+        return (
+            f"the {plan.k_groups} K groups of a block take equal shares of a K tile, multiples of {depth}; "
+            f"block_k is {plan.block_k}"
+        )
     return None
 
 
@@ -240,6 +255,7 @@ RULES: tuple[Check, ...] = (
     _phase_axes_serial,
     _index_bits,
     _instruction_fits,
+    _groups_share_k,
     _resources,
     _widths_allowed,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from convloom.plan.candidates import Arrangement, arrangements
 from convloom.plan.estimate import estimate, step_count, tile_accesses, traffic
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction
 from convloom.target.arch import Target
@@ -13,7 +14,7 @@ from convloom.target.arch import Target
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Sums over one launch at typical sizes. Padding of tiles counts as work, as it does on the device.
+    """Sums over the launch that multiplies, at typical sizes. Padding of tiles counts as work, as on the device.
 
     `load_accesses`: accesses of threads to global operands; `store_accesses`: to the result; `global_bytes`: through
     device memory, so below what the processors ask for; `barriers`: of blocks.
@@ -36,12 +37,13 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
     blocks = estimate(plan, work, target).blocks
     tiles = blocks * step_count(plan, work)
     accesses, _ = tile_accesses(plan)
+    width = plan.store if plan.split.how is Reduction.NONE else plan.sum_width(work.acc_bytes)
     return Predicted(
         blocks,
         tiles * plan.block_m * plan.block_n * plan.block_k,
         round(tiles * accesses),
-        blocks * plan.block_m * plan.block_n // plan.store,
-        tiles * (2 if plan.stages == 1 else 1),
+        blocks * plan.block_m * plan.block_n // width,
+        tiles * (2 if plan.stages == 1 else 1) + (blocks if plan.k_groups > 1 else 0),
         round(traffic(plan, work, -(-work.m // plan.block_m) * -(-work.n // plan.block_n))),
     )
 

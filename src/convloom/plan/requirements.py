@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from convloom.artifact import Language
-from convloom.expr import Expr, Truth, const, prove, simplify, substitute, sym
+from convloom.expr import Expr, Truth, const, free_symbols, prove, simplify, substitute, sym
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.tiled import TiledPlan
+from convloom.plan.workspace import workspace_condition, workspace_numbers
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.view.view import flat
@@ -29,6 +31,11 @@ class PlanRequirement:
     def reason(self) -> str:
         """Why the condition is needed, in the contraction's names."""
         return self.template.format(operand=self.operand)
+
+    @property
+    def on_address(self) -> bool:
+        """Whether the condition is about an operand's address rather than about sizes."""
+        return any(symbol.name.endswith("_address") for symbol in free_symbols(self.condition))
 
     def named(self, tensors: Mapping[str, str]) -> PlanRequirement:
         """The same in other names of the operands, {"a": "wei", ..}."""
@@ -52,11 +59,17 @@ def fits_32_bits(contraction: Contraction) -> bool:
     )
 
 
-def plan_requirements(plan: TiledPlan, contraction: Contraction, target: Target) -> tuple[PlanRequirement, ...]:
-    """The conditions that are not proved: 32-bit index math, pointer alignment of vector accesses."""
+def plan_requirements(
+    plan: TiledPlan, contraction: Contraction, target: Target, policy: Policy = ANYTHING
+) -> tuple[PlanRequirement, ...]:
+    """The conditions that are not proved: 32-bit index math, pointer alignment of vector accesses, the workspace."""
     found: list[PlanRequirement] = []
     if plan.index_bits == 32:
         found += _open_index_conditions(contraction)
+        counted = workspace_numbers(plan, contraction).lt(_LIMIT - _SLACK)
+        found.append(PlanRequirement(counted, "the kernel counts partial sums in 32 bits"))
+    limited = workspace_condition(plan, contraction, policy)
+    found.append(PlanRequirement(limited, "the caller's max_workspace limits the bytes of partial sums"))
     if target.language is not Language.C:
         found += _alignments(plan, exchange(contraction) if plan.swap else contraction, target)
     return tuple(item for item in found if prove(item.condition) is not Truth.YES)

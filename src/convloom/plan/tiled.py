@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from math import gcd
 
 from convloom.errors import Infeasible, UnsupportedTarget
+from convloom.plan.split import NO_SPLIT, Split, parse_split
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
 
+_SUM_BYTES = 16
 SCALAR = "fma"
 """In place of an instruction's name: multiply-adds of single threads."""
 
@@ -62,6 +65,9 @@ class TiledPlan:
     swap: bool  # the contraction's A and M act as B and N
     row: str = SCALAR  # the matrix instruction that multiplies, by its name in the catalogue
     stages: int = 1  # K tiles in shared memory at a time
+    k_groups: int = 1  # groups of a block's threads, each of which multiplies its share of every K tile
+    split: Split = NO_SPLIT  # of K over the grid
+    walk: int = 1  # rows of tiles that consecutive blocks take together, column by column; 1: row by row
 
     @property
     def instruction(self) -> Instruction | None:
@@ -84,12 +90,31 @@ class TiledPlan:
         return self.block_n // self.thread_n
 
     @property
-    def threads(self) -> int:
-        """Threads of a block."""
+    def group_threads(self) -> int:
+        """Threads that hold one tile of C together."""
         return self.units_m * self.units_n * self.unit_lanes
 
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.group_threads * self.k_groups
+
+    def sum_width(self, acc_bytes: int) -> int:
+        """Numbers of one access to sums that leave registers: a vector register, else at most 16 bytes."""
+        if self.lanes > 1:
+            return self.lanes
+        return gcd(self.block_m * self.block_n // self.group_threads, _SUM_BYTES // acc_bytes)
+
+    def shared_bytes(self, acc_bytes: int, operand_bytes: int) -> int:
+        """Shared memory of one block: operand tiles, and the sums that K groups hand over.
+
+        Tiles hold the accumulator's type; for matrix instructions the operands' own.
+        """
+        sums = (self.k_groups - 1) * self.block_m * self.block_n * acc_bytes
+        return self.shared_numbers() * (acc_bytes if self.row == SCALAR else operand_bytes) + sums
+
     def shared_numbers(self) -> int:
-        """Numbers that one block keeps in shared memory."""
+        """Numbers of operand tiles that one block keeps in shared memory."""
         lines_a = self.block_m if self._k_fastest(self.a) else self.block_k
         lines_b = self.block_n if self._k_fastest(self.b) else self.block_k
         tiles = self.block_k * (self.block_m + self.block_n)
@@ -117,7 +142,7 @@ def plan_text(plan: TiledPlan) -> str:
         f" chunk={plan.chunk_m}x{plan.chunk_n} lanes={plan.lanes} unroll={int(plan.unroll_k)}"
         f" g={_axes(plan.g)} m={_axes(plan.m)} n={_axes(plan.n)} serial={_axes(plan.serial)} k={_axes(plan.merged)}"
         f" a={plan.a} b={plan.b} store={plan.store} index={plan.index_bits} swap={int(plan.swap)}"
-        f" row={plan.row} stages={plan.stages}"
+        f" row={plan.row} stages={plan.stages} groups={plan.k_groups} split={plan.split} walk={plan.walk}"
     )
 
 
@@ -140,6 +165,9 @@ _FIELDS = (
     "swap",
     "row",
     "stages",
+    "groups",
+    "split",
+    "walk",
 )
 
 
@@ -167,6 +195,9 @@ def parse_plan(text: str) -> TiledPlan:
         swap=_flag(fields, "swap"),
         row=_row(fields["row"]),
         stages=_numbers(fields, "stages", 1)[0],
+        k_groups=_numbers(fields, "groups", 1)[0],
+        split=parse_split(fields["split"]),
+        walk=_numbers(fields, "walk", 1)[0],
     )
 
 

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convloom.artifact import KernelSource
+from convloom.artifact import KernelSource, Program
 from convloom.compiler import Generated, contract, prepare
 from convloom.expr import local_sym, to_text
-from convloom.plan.tiled import plan_text
+from convloom.plan.policy import ANYTHING, Policy
+from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.problem.contraction import Contraction, Operand
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
 from convloom.report.problem_text import problem_text
+from convloom.report.sums import sum_lines
 from convloom.view import View, structure
 
 
-def explanation(problem: Problem, generated: Generated) -> str:
-    """Everything that was decided for a problem, one fact a line."""
-    source = generated.source
+def explanation(
+    problem: Problem, generated: Generated, policy: Policy = ANYTHING, preferred: TiledPlan | None = None
+) -> str:
+    """Everything that was decided for a problem, one fact a line.
+
+    `policy` is what the caller allowed; `preferred` the plan that would have been chosen without it.
+    """
+    plan = generated.plan
     return "\n".join(
         [
             f"problem       {problem_text(problem)}",
             *_section("contraction", contraction_lines(contract(problem))),
             *_section("normal form", normal_form_lines(problem)),
-            f"plan          {plan_text(generated.plan)}",
-            *_section("requirements", _requirement_lines(source)),
-            *_section("source", _source_lines(source)),
+            f"plan          {plan_text(plan)}",
+            *_section("sums", sum_lines(plan, generated.contraction, policy, preferred)),
+            *_section("requirements", _requirement_lines(generated.program)),
+            *(line for source in generated.program.launches for line in _section("source", _source_lines(source))),
         ]
     )
 
@@ -76,10 +84,11 @@ def _conditions(view: View) -> list[str]:
     return [to_text(condition) for condition in view.access(coordinates).conditions]
 
 
-def _requirement_lines(source: KernelSource) -> Iterator[str]:
-    if not source.requirements:
+def _requirement_lines(program: Program) -> Iterator[str]:
+    requirements = [item for source in program.launches for item in source.requirements]
+    if not requirements:
         yield "none: everything the plan relies on is proved"
-    for requirement in source.requirements:
+    for requirement in requirements:
         yield f"{requirement.condition}    ({requirement.reason})"
 
 

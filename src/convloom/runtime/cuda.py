@@ -6,7 +6,7 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ from convloom.runtime.nvrtc import REMEDY, current_nvrtc, resources_from_log
 # One eight-byte slot per parameter, whatever its size.
 _SLOTS = {ScalarKind.I32: "i4x", ScalarKind.I64: "q", ScalarKind.F32: "f4x", ScalarKind.F64: "d"}
 _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
+_PER_THREAD = 2  # CU_STREAM_PER_THREAD
 _PLAIN_SHARED = 48 * 1024  # bytes of shared memory that a block may use unasked
 
 
@@ -164,6 +165,10 @@ class CudaDevice(Device):
     def allocate(self, nbytes: int) -> CudaMemory:
         """See `Device`."""
         return CudaMemory(self.context, nbytes)
+
+    def stream_key(self, stream: Any) -> Hashable:
+        """See `Device`; the handle of the per-thread default stream means another one in every thread."""
+        return (stream, threading.get_ident()) if stream == _PER_THREAD else stream or 0
 
     def synchronize(self, stream: Any = None) -> None:
         """See `Device`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from convloom.artifact import KernelSource, Language
 from convloom.errors import ConvloomError, IllegalProblem, IllegalType, UnsupportedTarget
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.launch_expression import Arithmetic, LaunchArguments
+from convloom.runtime.workspace import WorkspacePool
 
 BufferHandle = Any
 """An address (int) on cpu and cuda, a pyopencl buffer on opencl."""
@@ -151,6 +153,7 @@ class Device(ABC):
 
     def __init__(self) -> None:
         self._built: BuildOnce[KernelSource, Built] = BuildOnce()
+        self._workspaces = WorkspacePool(self.allocate)
 
     def build(self, source: KernelSource) -> Built:
         """The kernel, compiled (or taken from the caches) and loaded; each kernel is built once, whoever asks.
@@ -173,6 +176,20 @@ class Device(ABC):
     @abstractmethod
     def allocate(self, nbytes: int) -> DeviceMemory:
         """Uninitialised memory, aligned to at least 64 bytes."""
+
+    def lend(self, nbytes: int, most: int | None = None, stream: Any = None) -> AbstractContextManager[BufferHandle]:
+        """Scratch memory of `nbytes` or more, but not over `most`, for launches that the `with` block enqueues.
+
+        Its content is undefined; it is aligned as `allocate`. The stream must be the one that the launches go to.
+        """
+        return self._workspaces.lend(nbytes, most, self.stream_key(stream))
+
+    def stream_key(self, stream: Any) -> Hashable:
+        """What tells queues apart in which work runs in order."""
+        return stream
+
+    def separate(self, stream: Any = None) -> None:  # noqa: B027 - optional by design
+        """Makes launches enqueued later see what earlier ones wrote; nothing where queues run in order."""
 
     @abstractmethod
     def synchronize(self, stream: Any = None) -> None:

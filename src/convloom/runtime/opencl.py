@@ -161,6 +161,11 @@ class OpenClDevice(Device):
         """See `Device`."""
         return OpenClMemory(self, nbytes)
 
+    def separate(self, stream: Any = None) -> None:
+        """See `Device`; only queues of the caller may run out of order."""
+        if stream is not None and stream.properties & self.api.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            self.api.enqueue_barrier(stream)
+
     def synchronize(self, stream: Any = None) -> None:
         """See `Device`."""
         (stream or self.queue).finish()

@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from convloom.compiler import generate, plan_for, prepare
+from convloom.compiler import generate, prepare
 from convloom.ir.interpret import GlobalMemory, Options, interpret
+from convloom.plan.tiled import parse_plan
 from convloom.problem.data import DataKind, make_operands
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.numerics import compare_exact
 from convloom.problem.reference import Arithmetic, operand_shapes, reference, result_shape
 from convloom.runtime.launch_expression import evaluate
 from convloom.target.arch import target_named
+from tests.plan.dividing import undivided
 
 GUARD = 64  # poisoned elements on either side of every tensor
 ADDRESS = 1 << 20
@@ -29,7 +31,7 @@ class Case:
     def __post_init__(self):
         self.form = prepare(self.problem)
         machine = target_named(self.target)
-        plan = plan_for(self.form.contraction, machine, self.plan)
+        plan = undivided(self.form.contraction, machine) if self.plan is None else parse_plan(self.plan)
         self.generated = generate(self.form.contraction, machine, plan)
         self.kernel = self.generated.kernel
         self.operands = make_operands(self.problem, DataKind.INT, seed=1)

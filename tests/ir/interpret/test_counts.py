@@ -2,16 +2,19 @@
 
 import pytest
 
+from convloom.compiler import prepare
 from convloom.errors import IllegalProblem
 from convloom.frontend.interpret_counts import interpret_counted
 from convloom.ir.interpret import Options
 from convloom.ir.interpret.counts import Geometry
 from convloom.ir.ops import Scope
+from convloom.plan.tiled import plan_text
 from convloom.problem.notation import parse_problem
 from convloom.problem.notation.choose import parse_line
 from convloom.target.arch import CPU, INTERPRET, SM_90A
 from tests.ir.interpret.kernels import memory, run
 from tests.notations import defaults
+from tests.plan.dividing import undivided
 
 COUNTED = Options(counted=True)
 
@@ -144,7 +147,9 @@ def test_estimates_are_what_is_counted(line, direction, dtypes, tag):
 
 
 def test_phases_are_estimated_by_their_mean_number_of_steps_rounded_up():
-    found = interpret_counted(parse_line("mb2ic64ih8oc64oh4kh3ph1sh2", defaults("bwd_d", "f16", "axb")), INTERPRET)
+    problem = parse_line("mb2ic64ih8oc64oh4kh3ph1sh2", defaults("bwd_d", "f16", "axb"))
+    whole = undivided(prepare(problem).contraction, INTERPRET)
+    found = interpret_counted(problem, INTERPRET, plan_text(whole))
     assert found.outcome.blocks == found.predicted.blocks
     assert found.outcome.counts.barriers == 9  # 1 + 2 + 2 + 4 taps
     assert found.predicted.barriers == 4 * 3

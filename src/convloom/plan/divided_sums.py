@@ -1,0 +1,55 @@
+"""Candidates that divide the sum over K: over the grid where tiles are few, inside a block where threads are few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from convloom.plan.estimate import Workload, resident_blocks, step_count
+from convloom.plan.policy import Policy
+from convloom.plan.split import Reduction, Split
+from convloom.plan.tiled import TiledPlan
+from convloom.target.arch import Target
+
+_GROUPS = (2, 4)
+_GROUPED_THREADS = 128  # blocks with this many threads need no K groups
+_ROUNDS = (1, 2, 4)  # blocks per multiprocessor that a split may aim at
+_LEAST_STEPS = 2  # K tiles of a part
+_MOST_PARTS = 512
+_MOST_WORKSPACE = 2**28  # bytes; more is never faster
+
+
+def divided_sums(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> Iterator[TiledPlan]:
+    """The plan with other numbers of K groups and parts, as far as the sizes make it worth looking at."""
+    groups = (1, *_groups(plan, target))
+    for k_groups in groups:
+        grouped = replace(plan, k_groups=k_groups) if k_groups > 1 else plan
+        if k_groups > 1:
+            yield grouped
+        for split in _splits(grouped, work, target, policy):
+            yield replace(grouped, split=split)
+
+
+def _groups(plan: TiledPlan, target: Target) -> tuple[int, ...]:
+    """Numbers of K groups: only for machines whose threads run side by side."""
+    if target.vector_bits > 32 or plan.group_threads >= _GROUPED_THREADS:
+        return ()
+    depth = 1 if plan.instruction is None else plan.instruction.shape[2]
+    return tuple(count for count in _GROUPS if plan.block_k % (count * depth) == 0)
+
+
+def _splits(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> Iterator[Split]:
+    tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n) * work.g * work.phases
+    steps = step_count(plan, work)
+    most = min(steps // _LEAST_STEPS, _MOST_PARTS)
+    if tiles < 1 or most < 2 or tiles > target.processors * _ROUNDS[-1] // 2:
+        return
+    resident = resident_blocks(plan, work, target)
+    wanted = {min(target.processors * rounds // tiles, most) for rounds in _ROUNDS if rounds == 1 or rounds <= resident}
+    for parts in sorted(wanted):
+        if parts > 1 and _allowed(tiles * parts * plan.block_m * plan.block_n * work.acc_bytes, policy):
+            yield Split(Reduction.PASSES, parts)
+
+
+def _allowed(nbytes: int, policy: Policy) -> bool:
+    return nbytes <= (_MOST_WORKSPACE if policy.max_workspace is None else policy.max_workspace)

@@ -1,0 +1,122 @@
+"""Sums over K divided among blocks and inside blocks: exact on every device that runs here, whatever the sizes."""
+
+import numpy as np
+import pytest
+
+import convloom
+from convloom import Scaling
+from convloom.compiler import generate, prepare
+from convloom.dtypes import BF16, F16, F32, F64, S8, S32
+from convloom.frontend.problem_check import check_problem
+from convloom.plan.tiled import plan_text
+from convloom.problem.conv import Direction
+from convloom.problem.conv_arguments import conv_problem
+from convloom.problem.data import DataKind, make_operands
+from convloom.problem.numerics import compare_exact
+from convloom.runtime.device import device_named
+from convloom.settings import scoped
+from convloom.target.arch import CPU, INTERPRET
+from tests.lower.running import exact_reference, run
+from tests.plan.dividing import contraction_of, divided
+from tests.problem.drawing import draw
+
+
+def layer(direction, types=(F32, F32, F32), **changes):
+    sizes = {"batch": 2, "in_channels": 6, "out_channels": 10, "in_spatial": (9, 7), "kernel": (3, 3), "padding": 1}
+    return conv_problem(direction=direction, dtypes=types, **{**sizes, **changes})
+
+
+PROBLEMS = {
+    "forward": lambda: layer(Direction.FWD, bias=F32, scaling=Scaling(True, True)),
+    "forward bf16": lambda: layer(Direction.FWD, (BF16, BF16, BF16), bias=BF16),
+    "backward data, strided": lambda: layer(Direction.BWD_D, stride=2, bias=F32),
+    "backward data, phases without taps": lambda: layer(Direction.BWD_D, kernel=(1, 2), stride=3, padding=0),
+    "backward weights": lambda: layer(Direction.BWD_W, scaling=Scaling(False, True)),
+    "backward weights, groups": lambda: layer(Direction.BWD_W, (F16, F16, F16), groups=2, stride=2),
+    "depthwise weights": lambda: layer(Direction.BWD_W, in_channels=5, out_channels=5, groups=5),
+    "integers": lambda: layer(Direction.FWD, (S8, S8, S32)),
+    "doubles": lambda: layer(Direction.BWD_W, (F64, F64, F64)),
+    "one product": lambda: layer(Direction.FWD, in_channels=1, kernel=(1, 1), padding=0),
+}
+FLOATS = ((F32, F32, F32), (F16, F16, F16))
+DIVISIONS = ((1, 2, 1), (3, 1, 2), (1000, 1, 1), (2, 4, 3))
+
+
+def program_of(problem, target, *division):
+    """The launches of a plan that divides its sums so."""
+    contraction = contraction_of(problem)
+    return generate(contraction, target, divided(contraction, target, *division)).program
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_exact_on_the_cpu(name, half):
+    problem, place = PROBLEMS[name](), list(PROBLEMS).index(name)
+    division = DIVISIONS[(place + 2 * half) % len(DIVISIONS)]
+    program = program_of(problem, CPU, *division)
+    assert len(program.launches) == (1 if division[0] == 1 else 2)
+    operands = make_operands(problem, seed=3)
+    found = run(program, dict(prepare(problem).tensors), problem, operands, {})
+    assert compare_exact(problem, found, exact_reference(problem, operands)).passed
+
+
+@pytest.mark.parametrize("place", range(len(PROBLEMS)))
+def test_exact_and_without_faults_under_the_interpreter(place):
+    problem = list(PROBLEMS.values())[place]()
+    plan = divided(contraction_of(problem), INTERPRET, *DIVISIONS[place % len(DIVISIONS)])
+    kernel = convloom.compile(problem, "interpret", plan_text(plan))
+    assert check_problem(kernel, DataKind.INT).passed
+
+
+@pytest.mark.parametrize("division", [(1, 2, 1), (3, 2, 2), (50, 1, 1)], ids=str)
+def test_matrix_instructions(division):
+    problem = layer(Direction.BWD_W, (F16, F16, F16), in_channels=16, out_channels=16)
+    plan = divided(contraction_of(problem), INTERPRET, *division, row="mma.m16n8k16.f32.f16.f16")
+    kernel = convloom.compile(problem, "interpret", plan_text(plan))
+    assert check_problem(kernel, DataKind.INT).passed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sizes_of_the_call(seed):
+    """One program for all sizes: the number of parts is fixed, what they cover is not."""
+    drawn = draw(seed, FLOATS)
+    device, target = (("cpu", CPU), ("interpret", INTERPRET))[seed % 2]
+    program = program_of(drawn.dynamic, target, *DIVISIONS[seed // 2 % len(DIVISIONS)])
+    operands = make_operands(drawn.static, seed=seed)
+    names = dict(prepare(drawn.dynamic).tensors)
+    found = run(program, names, drawn.static, operands, drawn.values, device_named(device))
+    assert compare_exact(drawn.static, found, exact_reference(drawn.static, operands)).passed
+
+
+def test_bits_do_not_depend_on_threads_or_order():
+    """Real numbers whose sums round: parts are added in their order whoever computed them first."""
+    problem = layer(Direction.BWD_W, batch=8, in_spatial=(20, 20))
+    text = plan_text(divided(contraction_of(problem), CPU, 7))
+    random = np.random.default_rng(0)
+    src, dst = (random.standard_normal(shape, np.float32) for shape in ((8, 6, 20, 20), (8, 10, 20, 20)))
+    results = []
+    for threads in (1, 2, 3, 2, 1):
+        with scoped(threads=threads):
+            results.append(convloom.compile(problem, "cpu", text, deterministic=True)(src, dst))
+    small = layer(Direction.BWD_W)
+    plan = plan_text(divided(contraction_of(small), INTERPRET, 4, 2))
+    src, dst = src[:2, :, :9, :7].copy(), dst[:2, :, :9, :7].copy()
+    orders = []
+    for order in (None, 1, 2):
+        with scoped(interpret_order=order):
+            orders.append(convloom.compile(small, "interpret", plan, deterministic=True)(src, dst))
+    for found in (results, orders):
+        assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+def test_the_epilogue_acts_once_on_the_whole_sum():
+    """Beta and bias per part, or rounding to f16 before the last addition, would show."""
+    problem = layer(Direction.FWD, (F16, F16, F16), bias=F16, scaling=Scaling(True, True))
+    kernel = convloom.compile(problem, "cpu", plan_text(divided(contraction_of(problem), CPU, 5)))
+    random = np.random.default_rng(1)
+    src, wei = (random.standard_normal(shape).astype(np.float16) for shape in ((2, 6, 9, 7), (10, 6, 3, 3)))
+    bias, old = (random.standard_normal(shape).astype(np.float16) for shape in ((10,), (2, 10, 9, 7)))
+    whole = convloom.conv(src.astype(np.float64), wei.astype(np.float64), padding=1)
+    expected = 0.5 * whole + 2.0 * old + bias[:, None, None]
+    found = kernel(src, wei, bias, out=old.copy(), alpha=0.5, beta=2.0)
+    assert np.abs(found - expected).max() <= np.abs(expected).max() * 2.0**-11
