@@ -4,7 +4,8 @@ PYTHON ?= python3
 WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Twice quiet: errors only; warnings about mirrors of an index say nothing about this project.
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 
 # Packages that ship the network and the picture of the main job. Nothing in them is imported, so their own
 # dependencies and bounds on Python stay out (--no-deps, --ignore-requires-python).

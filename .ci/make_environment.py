@@ -23,7 +23,7 @@ def with_virtualenv(target: str) -> bool:
     """Try virtualenv, installed beforehand or fetched by pip into a folder of its own (leaves the system untouched)."""
     environment = dict(os.environ)
     if importlib.util.find_spec("virtualenv") is None:
-        fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(BOOTSTRAP), "virtualenv"]
+        fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--target", str(BOOTSTRAP), "virtualenv"]
         if subprocess.run(fetch, check=False).returncode != 0:
             return False
         environment["PYTHONPATH"] = str(BOOTSTRAP)

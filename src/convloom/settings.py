@@ -32,7 +32,12 @@ INTERPRET_CHECKS = frozenset(("races", "known", "overflow"))
 
 def _default_cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    return (Path(base) if base else Path.home() / ".cache") / "convloom"
+    if base and Path(base).is_absolute():  # the XDG specification ignores relative paths
+        return Path(base) / "convloom"
+    try:
+        return Path.home() / ".cache" / "convloom"
+    except RuntimeError as error:
+        raise IllegalProblem(f"the kernel cache needs a home directory; {error}; set CONVLOOM_CACHE_DIR") from None
 
 
 def _default_threads() -> int:
@@ -89,11 +94,17 @@ def parse_size(text: str) -> int:
 
 
 def _parse_path(text: str) -> Path:
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:  # ~name of nobody
+        raise ValueError(text) from error
 
 
 def _parse_command(text: str) -> tuple[str, ...]:
-    return tuple(shlex.split(text))
+    words = tuple(shlex.split(text))
+    if not words:
+        raise ValueError(text)
+    return words
 
 
 def _switch(text: str) -> bool:
@@ -199,6 +210,20 @@ def current() -> Settings:
     if not _active:
         _active.append(from_environment(os.environ))
     return _active[-1]
+
+
+def dump(name: str, content: bytes) -> None:
+    """Writes a file into the directory of CONVLOOM_DUMP, where one is set; IllegalProblem if that is impossible."""
+    directory = current().dump
+    if directory is None:
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        Path(directory, name).write_bytes(content)
+    except OSError as error:
+        raise IllegalProblem(
+            f"CONVLOOM_DUMP must be a directory that can be written; {directory} gave {error}; correct it or unset it"
+        ) from error
 
 
 @contextmanager

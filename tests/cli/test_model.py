@@ -82,3 +82,44 @@ def test_a_file_that_is_missing(tmp_path):
     result = run(tmp_path / "none.onnx")
     assert result.exit_code == 2
     assert "must be a readable file" in result.stderr
+
+
+def refused(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.stderr.split())
+
+
+def test_files_that_are_no_network(tmp_path):
+    (tmp_path / "empty.onnx").touch()
+    (tmp_path / "noise.onnx").write_bytes(b"\x8b\x00noise")
+    assert "names no operator set" in refused(tmp_path / "empty.onnx")
+    assert "must be an ONNX model" in refused(tmp_path / "noise.onnx")
+
+
+def one_node(path, operator, shapes):
+    inputs = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+    result = onnx.helper.make_tensor_value_info("y", 1, None)
+    graph = onnx.helper.make_graph([onnx.helper.make_node(operator, list(shapes), ["y"])], "g", inputs, [result])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+def test_a_network_without_products(tmp_path):
+    path = one_node(tmp_path / "relu.onnx", "Relu", {"x": (1, 3)})
+    assert "must have a node among Conv, ConvTranspose, Gemm, MatMul" in refused(path)
+
+
+def test_a_network_that_onnx_runtime_refuses(tmp_path):
+    path = one_node(tmp_path / "bad.onnx", "MatMul", {"a": (3, 3), "b": (4, 3)})
+    assert "ONNX Runtime must be able to run the network; it says: " in refused(path)
+
+
+@pytest.mark.parametrize("name", ["chart.foo", "chart", ""])
+def test_a_chart_needs_a_known_suffix(network_file, name):
+    assert "must end with one of .png, .svg, .pdf" in refused(network_file, "--chart", name)
+
+
+def test_a_chart_that_cannot_be_written(network_file, tmp_path):
+    (tmp_path / "file").touch()
+    assert "must be a file that can be written" in refused(network_file, "--chart", tmp_path / "file" / "a.png")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from convloom.cli import cache, check, devices, explain, fuzz, model, run
-from convloom.cli.console import ReportingGroup
+from convloom.cli.console import ProblemCommand, ReportingGroup
 
 app = typer.Typer(
     cls=ReportingGroup,
@@ -19,12 +19,12 @@ app = typer.Typer(
 )
 app.add_typer(cache.app, name="cache")
 app.command("devices")(devices.devices)
-app.command("run")(run.run)
+app.command("run", cls=ProblemCommand)(run.run)
 app.command("check")(check.check)
 app.command("fuzz")(fuzz.fuzz)
-app.command("explain")(explain.explain)
-app.command("emit")(explain.emit)
-app.command("key")(explain.key)
+app.command("explain", cls=ProblemCommand)(explain.explain)
+app.command("emit", cls=ProblemCommand)(explain.emit)
+app.command("key", cls=ProblemCommand)(explain.key)
 app.command("model")(model.model)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from convloom import settings
 from convloom.cli.console import ReportingGroup, output
 from convloom.errors import IllegalProblem
-from convloom.runtime.disk_cache import current_cache
+from convloom.runtime.disk_cache import DiskCache, current_cache
 
 app = typer.Typer(cls=ReportingGroup, help="The compiled kernels on disk (works offline).", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def path() -> None:
 @app.command("list")
 def list_entries() -> None:
     """List the cached kernels, the least recently used first."""
-    entries = current_cache().entries()
+    entries = _opened_cache().entries()
     table = Table("kernel", "KiB", "used", title=None)
     table.columns[1].justify = "right"
     for entry in entries:
@@ -42,8 +42,14 @@ def prune(
     limit: Annotated[str, typer.Option(help="Most bytes to keep, such as 200MiB; 0 empties the cache.")] = "0",
 ) -> None:
     """Remove damaged entries, then the least recently used ones until at most LIMIT bytes are left."""
-    removed = current_cache().prune(_size(limit))
+    removed = _opened_cache().prune(_size(limit))
     output().print(f"{len(removed)} kernels removed, {sum(entry.nbytes for entry in removed) / 2**20:.1f} MiB")
+
+
+def _opened_cache() -> DiskCache:
+    found = current_cache()
+    found.open()
+    return found
 
 
 def _size(text: str) -> int:

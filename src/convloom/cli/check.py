@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from convloom.cli.console import MISMATCH, errors, output
-from convloom.cli.problem_options import Data, DeviceName, DirectionName, TypeNames, defaults_of
+from convloom.cli.problem_options import Data, DeviceName, DirectionName, TypeNames, defaults_of, not_negative
 from convloom.errors import ConvloomError
 from convloom.frontend.compile_ahead import compile_ahead
 from convloom.frontend.kernel import Kernel
@@ -46,7 +46,11 @@ def check(
     data: Data = DataKind.INT,
     max_mops: Annotated[
         float | None,
-        typer.Option("--max-mops", help="Skip (and list) problems of more than this many million operations."),
+        typer.Option(
+            "--max-mops",
+            callback=not_negative,
+            help="Skip (and list) problems of more than this many million operations.",
+        ),
     ] = None,
 ) -> None:
     """Run every problem of the files and compare it with the reference; exit status 1 if one fails.

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from convloom.cli.console import MISMATCH, errors, output
-from convloom.cli.problem_options import DeviceName
+from convloom.cli.problem_options import DeviceName, not_negative
 from convloom.frontend.device_target import target_for
 from convloom.frontend.fuzz_case import FuzzCase
 from convloom.frontend.fuzz_draw import draw_case
@@ -43,7 +43,7 @@ class Session:
 
 
 def fuzz(
-    seconds: Annotated[float, typer.Option(min=0.0, help="How long to go on.")] = 60.0,
+    seconds: Annotated[float, typer.Option(callback=not_negative, help="How long to go on.")] = 60.0,
     device: DeviceName = "cpu",
     seed: Annotated[int, typer.Option(help="Seed of the first case; the others follow.")] = 0,
     cases: Annotated[int | None, typer.Option(min=1, help="Stop after that many cases.")] = None,

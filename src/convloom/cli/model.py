@@ -13,7 +13,7 @@ from convloom.frontend.layer_result import LayerResult, Verdict
 from convloom.frontend.onnx_layers import check_layer, compile_layers
 from convloom.frontend.onnx_network import Network, Observation, load_network, observe
 from convloom.frontend.pictures import picture_feeds, random_feeds
-from convloom.report.layers import closing_line, draw_layers, layer_table, summary
+from convloom.report.layers import check_chart_path, closing_line, draw_layers, layer_table, summary
 from convloom.report.problem_text import problem_text
 from convloom.runtime.device import device_named
 from convloom.runtime.interface import Device
@@ -32,6 +32,8 @@ def model(
 
     Each is compared with ONNX Runtime's output of that node; exit status 1 if one is outside its bound.
     """
+    picture = Path(f"{network.stem}-layers.png") if chart is None else chart
+    check_chart_path(picture)
     loaded = load_network(network)
     feeds = random_feeds(loaded) if input == "random" else picture_feeds(loaded, Path(input))
     console = output()
@@ -42,7 +44,7 @@ def model(
     for line in (
         summary(results),
         _nested_line(loaded),
-        _chart_line(results, chart or Path(f"{network.stem}-layers.png")),
+        _chart_line(results, picture),
         closing_line(results),
     ):
         if line:

@@ -7,18 +7,25 @@ from typing import Annotated
 import typer
 
 from convloom.dtypes import dtype_named
+from convloom.errors import IllegalProblem
 from convloom.problem.data import DataKind
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation import Defaults, direction_named, types_named
 
 ProblemText = Annotated[
-    str, typer.Argument(metavar="PROBLEM", help="A problem in benchdnn's, MIOpenDriver's or rocMLIR's notation.")
+    str,
+    typer.Argument(
+        metavar="PROBLEM", help="A problem in benchdnn's, MIOpenDriver's or rocMLIR's notation; quote one with blanks."
+    ),
 ]
 DirectionName = Annotated[str, typer.Option("--dir", help="fwd, bwd_d or bwd_w, where the notation leaves it open.")]
 TypeNames = Annotated[str, typer.Option("--dt", help="One element type, or src:wei:dst.")]
-SourceTag = Annotated[str, typer.Option("--stag", help="Layout of src, such as nchw, nhwc, aBx16b.")]
-WeightsTag = Annotated[str, typer.Option("--wtag", help="Layout of the weights.")]
-ResultTag = Annotated[str, typer.Option("--dtag", help="Layout of dst.")]
+SourceTag = Annotated[
+    str,
+    typer.Option("--stag", help="Layout of src, such as nhwc or aBx16b; left out it is nchw, whatever the others are."),
+]
+WeightsTag = Annotated[str, typer.Option("--wtag", help="Layout of the weights, such as ohwi; left out it is oihw.")]
+ResultTag = Annotated[str, typer.Option("--dtag", help="Layout of dst; left out it is nchw, also with --stag nhwc.")]
 DeviceName = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:N, opencl, opencl:PLATFORM or interpret.")]
 PlanText = Annotated[str | None, typer.Option("--plan", help="A plan's text; without it the planner chooses.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Equal calls must give equal bits.")]
@@ -29,6 +36,15 @@ BiasType = Annotated[str | None, typer.Option("--bias", help="Element type of a 
 Data = Annotated[DataKind, typer.Option("--data", help="int: exact equality; real: within the error bound.")]
 
 UNTAGGED = ANY
+
+
+def not_negative(param: typer.CallbackParam, value: float | None) -> float | None:
+    """The value of an option; IllegalProblem for a negative one and for nan."""
+    if value is not None and not value >= 0:
+        raise IllegalProblem(
+            f"{param.opts[0]} must be a number of at least 0; got {value}; give another or leave it out"
+        )
+    return value
 
 
 def defaults_of(

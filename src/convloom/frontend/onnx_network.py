@@ -89,7 +89,17 @@ def load_network(path: Path) -> Network:
         if type(error).__name__ != "DecodeError":  # protobuf's own; its module differs between versions
             raise
         raise IllegalProblem(f"a network must be an ONNX model; {path} is none ({error}); export it again") from error
-    return network_of(model)
+    if not model.opset_import:  # also an empty file, which is a legal message without content
+        raise IllegalProblem(
+            f"a network must be an ONNX model; {path} names no operator set; download or export it again"
+        )
+    network = network_of(model)
+    if not network.nodes:
+        raise IllegalProblem(
+            f"a network must have a node among {', '.join(MATRIX_OPERATORS)} outside control flow; {path} has none; "
+            "give another network"
+        )
+    return network
 
 
 def network_of(model: Any) -> Network:
@@ -115,9 +125,27 @@ def onnx_node(node: Any) -> OnnxNode:
 
 
 def observe(network: Network, feeds: Mapping[str, NDArray[Any]]) -> Observation:
-    """Runs the network in ONNX Runtime on these inputs; without graph optimisations, so that nodes stay whole."""
+    """Runs the network in ONNX Runtime on these inputs; without graph optimisations, so that nodes stay whole.
+
+    IllegalProblem if ONNX Runtime refuses the network or the inputs.
+    """
     runtime = optional_package("onnxruntime")
     names = _tensors_to_expose(network, feeds)
+    try:
+        found, seconds = _run_network(runtime, network, feeds, names)
+    except Exception as error:
+        if not type(error).__module__.startswith("onnxruntime"):  # its exceptions share no base class of their own
+            raise
+        raise IllegalProblem(
+            f"ONNX Runtime must be able to run the network; it says: {error}; correct the network or its input"
+        ) from error
+    return Observation({**network.constants, **feeds, **dict(zip(names, found, strict=True))}, seconds)
+
+
+def _run_network(
+    runtime: Any, network: Network, feeds: Mapping[str, NDArray[Any]], names: list[str]
+) -> tuple[list[NDArray[Any]], dict[str, float]]:
+    """The named tensors, and median seconds per node."""
     with tempfile.TemporaryDirectory() as folder:
         options = runtime.SessionOptions()
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -130,9 +158,7 @@ def observe(network: Network, feeds: Mapping[str, NDArray[Any]]) -> Observation:
         found = session.run(names, dict(feeds))
         for _ in range(PROFILED_RUNS):
             session.run([names[-1]] if names else None, dict(feeds))
-        seconds = _read_profile(Path(session.end_profiling()))
-    tensors = {**network.constants, **feeds, **dict(zip(names, found, strict=True))}
-    return Observation(tensors, seconds)
+        return found, _read_profile(Path(session.end_profiling()))
 
 
 def run_node(node: Any, inputs: Mapping[str, NDArray[Any]], opset: Any) -> NDArray[Any]:

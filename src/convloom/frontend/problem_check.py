@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convloom.frontend.device_run import DeviceRun, run_on_device
+from convloom.frontend.host_memory import check_fits_memory
 from convloom.frontend.kernel import Kernel
 from convloom.problem.data import DataKind, make_operands, nonzero_share
 from convloom.problem.numerics import Comparison, compare, compare_exact
@@ -48,9 +49,11 @@ def check_problem(
 ) -> CheckOutcome:
     """Runs the kernel on data of this kind; integers must be equal bit for bit, reals within the bound.
 
-    `problem`: the sizes of the call where the kernel's are dims. Raises IllegalProblem for symbolic sizes.
+    `problem`: the sizes of the call where the kernel's are dims. Raises IllegalProblem for symbolic sizes, and for
+    tensors that do not fit the machine's memory.
     """
     called = kernel.problem if problem is None else problem
+    check_fits_memory(called)
     operands = make_operands(called, kind, seed)
     run = run_on_device(kernel, operands, problem=called, measure_seconds=measure_seconds)
     return judge(called, operands, run, kind)

@@ -10,11 +10,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from convloom.errors import UnsupportedTarget
+from convloom.errors import IllegalProblem, UnsupportedTarget
 from convloom.frontend.layer_result import LayerResult, Verdict
 
 _STYLES = {Verdict.PASSED: "green", Verdict.MISMATCH: "bold red", Verdict.SKIPPED: "yellow"}
 _NUMERIC_COLUMNS = ("ms", "ORT ms", "error", "of bound")
+CHART_SUFFIXES = (".png", ".svg", ".pdf")
 _BAR_INCHES = 0.16
 _OURS, _THEIRS, _WRONG = "#2b6cb0", "#cbd5e0", "#c53030"
 
@@ -57,7 +58,7 @@ def summary(results: Sequence[LayerResult]) -> str:
 def draw_layers(results: Sequence[LayerResult], path: Path) -> None:
     """Writes a bar chart of the kernels' times and ONNX Runtime's, mismatches in red; format by the file's suffix.
 
-    Raises UnsupportedTarget where matplotlib is missing.
+    Raises UnsupportedTarget where matplotlib is missing, IllegalProblem where the file cannot be written.
     """
     ran = [result for result in results if result.seconds is not None]
     figure = _figure(height=1.5 + _BAR_INCHES * 2 * max(len(ran), 1))
@@ -74,8 +75,18 @@ def draw_layers(results: Sequence[LayerResult], path: Path) -> None:
     axes.set_xlabel("milliseconds")
     axes.set_title(f"{closing_line(results)}", fontsize=9)
     axes.legend([ours, theirs], ["convloom (red: mismatch)", "ONNX Runtime"], fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise IllegalProblem(f"a chart must be a file that can be written; {path} gave {error}; correct it") from error
+
+
+def check_chart_path(path: Path) -> None:
+    """IllegalProblem unless the suffix names a format."""
+    if path.suffix.lower() not in CHART_SUFFIXES:
+        allowed = ", ".join(CHART_SUFFIXES)
+        raise IllegalProblem(f"a chart's file must end with one of {allowed}; got {str(path)!r}; change its name")
 
 
 def _figure(height: float) -> Any:

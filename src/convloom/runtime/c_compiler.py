@@ -82,18 +82,35 @@ class CCompiler:
             output = Path(directory, "kernel.out")
             command = [*self.command, *self.options, *more, "-x", "c", "-", "-o", str(output)]
             log = run_compiler(command, source.text, source.name, directory)
-            return Binary(output.read_bytes(), log)
+            try:
+                return Binary(output.read_bytes(), log)
+            except FileNotFoundError:
+                raise BuildFailed(
+                    f"a C compiler must write the file that -o names; {command[0]} ended well and wrote none; "
+                    f"correct CONVLOOM_CC"
+                ) from None
 
 
 def run_compiler(command: list[str], text: str, name: str, directory: str) -> str:
-    """What the command printed, fed with the text; `directory` is scratch space.
+    """What the command printed, fed with the text of kernel `name`; `directory` is scratch space.
 
     Raises BuildFailed if the command does not start, fails, or takes longer than CONVLOOM_BUILD_TIMEOUT.
     """
+    done = _run_command(command, text, name, directory)
+    log = done.stdout + done.stderr
+    if done.returncode:
+        raise BuildFailed(
+            f"generated text must compile; {command[0]} exited with {done.returncode} on kernel {name}; "
+            f"set CONVLOOM_DUMP to keep the text and report this log:\n{log}"
+        )
+    return log
+
+
+def _run_command(command: list[str], text: str, name: str, directory: str) -> subprocess.CompletedProcess[str]:
     limit = settings.current().build_timeout
     scratch = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": directory, "ZIG_LOCAL_CACHE_DIR": directory, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=limit, check=False, env=scratch
         )
     except subprocess.TimeoutExpired:
@@ -102,13 +119,6 @@ def run_compiler(command: list[str], text: str, name: str, directory: str) -> st
         ) from None
     except OSError as error:
         raise BuildFailed(f"the compiler must start; {command[0]} gave {error}; correct CONVLOOM_CC") from None
-    log = done.stdout + done.stderr
-    if done.returncode:
-        raise BuildFailed(
-            f"generated text must compile; {command[0]} exited with {done.returncode} on kernel {name}; "
-            f"set CONVLOOM_DUMP to keep the text and report this log:\n{log}"
-        )
-    return log
 
 
 @cache
@@ -167,12 +177,22 @@ def _wheel_options() -> tuple[str, ...]:
 def examine(candidate: Candidate) -> CCompiler:
     """The candidate as a compiler that compiled a probe (once per cache); BuildFailed says why it cannot be used."""
     if candidate.command is None:
-        raise BuildFailed(f"the compiler must be installed; {candidate.label} is not; {REMEDY}")
-    with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
-        version = run_compiler([*candidate.command, "--version"], "", "--version", directory).strip()
-    compiler = CCompiler(candidate.label, candidate.command, candidate.options, version)
-    compile_cached(compiler, _PROBE)
+        raise BuildFailed("a C compiler must be installed; this one is not")
+    compiler = CCompiler(candidate.label, candidate.command, candidate.options, _version(candidate.command))
+    try:
+        compile_cached(compiler, _PROBE)
+    except BuildFailed as error:
+        first, *log = str(error).splitlines()
+        raise BuildFailed(f"a C compiler must compile a probe; {log[0] if log else first}") from error
     return compiler
+
+
+def _version(command: tuple[str, ...]) -> str:
+    with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
+        done = _run_command([*command, "--version"], "", "--version", directory)
+    if done.returncode:
+        raise BuildFailed(f"a C compiler must answer --version; {command[0]} exited with {done.returncode}")
+    return (done.stdout + done.stderr).strip()
 
 
 @cache
@@ -191,5 +211,10 @@ def current_compiler() -> CCompiler:
     """The compiler in use; UnsupportedTarget lists what was tried."""
     compiler, passed = choose(candidates())
     if compiler is None:
-        raise UnsupportedTarget(f"the cpu device needs a C compiler; tried {'; '.join(passed)}; {REMEDY}")
+        raise UnsupportedTarget(f"the cpu device needs a C compiler; tried {'; '.join(passed)}; {remedy()}")
     return compiler
+
+
+def remedy() -> str:
+    """What adds a compiler, or mends the one that was asked for."""
+    return REMEDY if settings.current().cc is None else f"correct or unset CONVLOOM_CC, or {REMEDY}"

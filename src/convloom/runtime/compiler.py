@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from convloom import settings
@@ -51,8 +50,8 @@ def compile_cached(compiler: Compiler, source: KernelSource) -> Binary:
     binary = Binary(*found) if found is not None else _compile(compiler, source, key, name)
     if settings.current().debug >= 6 or settings.current().dump is not None:
         _show(6, name + ".s", compiler.machine_code(source, binary))
-        _dump(name + ".bin", binary.payload)
-        _dump(name + ".log", binary.log.encode())
+        settings.dump(name + ".bin", binary.payload)
+        settings.dump(name + ".log", binary.log.encode())
     return binary
 
 
@@ -68,11 +67,4 @@ def _compile(compiler: Compiler, source: KernelSource, key: CacheKey, name: str)
 def _show(level: int, name: str, text: str) -> None:
     if settings.current().debug >= level:
         print(f"convloom: {name}\n{text}", file=sys.stderr)
-    _dump(name, text.encode())
-
-
-def _dump(name: str, content: bytes) -> None:
-    directory = settings.current().dump
-    if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
-        Path(directory, name).write_bytes(content)
+    settings.dump(name, text.encode())

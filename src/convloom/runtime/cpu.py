@@ -154,7 +154,7 @@ class CpuDevice(Device):
         threads = f"{settings.current().threads} threads"
         compiler, passed = c_compiler.choose(c_compiler.candidates())
         if compiler is None:
-            return Description(self.name, False, "no C compiler works", passed, c_compiler.REMEDY)
+            return Description(self.name, False, "no C compiler works", passed, c_compiler.remedy())
         version = compiler.version.splitlines()[0]
         summary = f"{platform.machine()}, {threads}, compiled by {compiler.label} ({version})"
         details = (

@@ -220,7 +220,7 @@ def describe_all() -> list[Description]:
             return [CudaDevice(ordinal).describe() for ordinal in range(count)]
         missing = "the driver found no GPU"
     except UnsupportedTarget as error:
-        missing = str(error)
+        missing = str(error).removesuffix(f"; {remedy}")
     return [Description("cuda", False, missing, (compile_only(),), remedy)]
 
 

@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from convloom import settings
+from convloom.errors import IllegalProblem
 from convloom.runtime.build_once import BuildOnce
 
 _MAGIC = b"convloom-kernel-2\n"
@@ -101,6 +102,16 @@ class DiskCache:
             self._account(len(content))
         except OSError as error:
             self._warn("written", error)
+
+    def open(self) -> None:
+        """Makes the directory if there is none; IllegalProblem if it cannot be made or listed."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.listdir(self.directory)
+        except OSError as error:
+            raise IllegalProblem(
+                f"the kernel cache must be a directory; {self.directory} gave {error}; correct CONVLOOM_CACHE_DIR"
+            ) from error
 
     def entries(self) -> list[CacheEntry]:
         """Every entry, the least recently used first."""

@@ -236,7 +236,7 @@ def describe_all() -> list[Description]:
     try:
         found = platforms()
     except UnsupportedTarget as error:
-        return [Description("opencl", False, str(error), (), REMEDY)]
+        return [Description("opencl", False, str(error).removesuffix(f"; {REMEDY}"), (), REMEDY)]
     if not found:
         return [Description("opencl", False, "no OpenCL platform is installed", (), REMEDY)]
     return [OpenClDevice(f"opencl:{platform.name.strip()}", platform).describe() for platform in found]
