@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convloom.errors import Infeasible, InternalError
 from convloom.plan.candidates import Arrangement, arrangements, candidates
+from convloom.plan.choose_walk import choose_walk
 from convloom.plan.estimate import estimate
 from convloom.plan.legality import check_plan
 from convloom.plan.policy import ANYTHING, Policy
@@ -30,15 +31,15 @@ def choose_plan(
 
     allowed = None if general else policy
 
-    def cheapest(among: tuple[Arrangement, ...], every: int) -> tuple[float, TiledPlan] | None:
-        best: tuple[float, TiledPlan] | None = None
+    def cheapest(among: tuple[Arrangement, ...], every: int) -> tuple[float, TiledPlan, Arrangement] | None:
+        best: tuple[float, TiledPlan, Arrangement] | None = None
         options = candidates(
             contraction, target, among, index_bits=index_bits, vectors=not general, every=every, splits=allowed
         )
         for plan, arrangement in options:
             seconds = estimate(plan, arrangement.work, target).seconds
             if best is None or seconds < best[0]:
-                best = seconds, plan
+                best = seconds, plan, arrangement
         return best
 
     ranked: list[tuple[float, int, Arrangement]] = []
@@ -51,7 +52,7 @@ def choose_plan(
         raise InternalError(
             f"a contraction has a legal plan; none found on {target.name} for {contraction}; report this"
         )
-    return best[1]
+    return best[1] if general else choose_walk(best[1], best[2].work, target)
 
 
 def given_plan(text: str, contraction: Contraction, target: Target, policy: Policy = ANYTHING) -> TiledPlan:

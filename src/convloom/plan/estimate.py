@@ -67,7 +67,7 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
         waves = max(1.0, blocks / (target.processors * resident)) * resident
         per_block = _thread_block(plan, work, target, steps, resident)
     compute = waves * per_block / (target.clock_ghz * 1e9)
-    memory = traffic(plan, work, tiles) / (target.bandwidth_gbs * 1e9)
+    memory = traffic(plan, work, target) / (target.bandwidth_gbs * 1e9)
     return Cost(max(compute, memory) + _second_pass(plan, work, target, blocks), compute, memory, blocks)
 
 
@@ -147,8 +147,32 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
     return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + handed + stores + _BLOCK_CYCLES[False]
 
 
-def traffic(plan: TiledPlan, work: Workload, tiles: int) -> float:
-    """Bytes through device memory if every second re-read of an operand misses the cache."""
-    again_a = max(1.0, -(-work.n // plan.block_n) / 16)
-    again_b = max(1.0, -(-work.m // plan.block_m) / 16)
+def traffic(plan: TiledPlan, work: Workload, target: Target) -> float:
+    """Bytes through device memory."""
+    if target.vector_bits > 32:  # every second re-read of an operand misses the cache
+        again_a = max(1.0, -(-work.n // plan.block_n) / 16)
+        again_b = max(1.0, -(-work.m // plan.block_m) / 16)
+    else:
+        again_a, again_b = _reads(plan, work, target)
     return work.a_footprint * again_a + work.b_footprint * again_b + work.c_footprint
+
+
+def _reads(plan: TiledPlan, work: Workload, target: Target) -> tuple[float, float]:
+    """How often A and B come from device memory: once if they stay in the cache, else once per wave that needs them.
+
+    A wave of blocks that run together needs the strips of the rows and columns of tiles that it covers: with a walk in
+    bands, up to `walk` rows; row by row, as many rows as it fills.
+    """
+    rows, columns = -(-work.m // plan.block_m), -(-work.n // plan.block_n)
+    wave = min(target.processors * resident_blocks(plan, work, target), rows * columns)
+    if plan.walk == 1:
+        high, wide = -(-wave // columns), min(wave, columns)
+    else:
+        high = min(plan.walk, rows)
+        wide = min(-(-wave // high), columns)
+        high = max(high, -(-wave // columns))
+    waves = rows * columns / wave
+    fits = target.cache_bytes / 2
+    a = 1.0 if work.a_footprint <= fits else max(1.0, waves * high / rows)
+    b = 1.0 if work.b_footprint <= fits else max(1.0, waves * wide / columns)
+    return a, b

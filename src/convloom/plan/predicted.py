@@ -44,7 +44,7 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
         round(tiles * accesses),
         blocks * plan.block_m * plan.block_n // width,
         tiles * (2 if plan.stages == 1 else 1) + (blocks if plan.k_groups > 1 else 0),
-        round(traffic(plan, work, -(-work.m // plan.block_m) * -(-work.n // plan.block_n))),
+        round(traffic(plan, work, target)),
     )
 
 

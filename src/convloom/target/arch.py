@@ -31,6 +31,7 @@ class Target:
     matrix_multiply_adds: tuple[tuple[str, float], ...]  # the same for matrix instructions, by operand type name
     bandwidth_gbs: float  # device memory
     max_blocks: int  # in the first grid dimension
+    cache_bytes: int  # of the last cache in front of device memory
 
     def math_lanes(self, accumulator: DType) -> int:
         """Numbers that one arithmetic instruction of a thread handles."""
@@ -61,6 +62,7 @@ CPU = Target(
     matrix_multiply_adds=(),
     bandwidth_gbs=10.0,
     max_blocks=2**62,
+    cache_bytes=32 * 2**20,
 )
 
 OPENCL = Target(
@@ -79,6 +81,7 @@ OPENCL = Target(
     matrix_multiply_adds=(),
     bandwidth_gbs=200.0,
     max_blocks=2**31 - 1,
+    cache_bytes=4 * 2**20,
 )
 
 SM_80 = Target(
@@ -97,6 +100,7 @@ SM_80 = Target(
     matrix_multiply_adds=((F16.name, 1024.0), (BF16.name, 1024.0)),
     bandwidth_gbs=1500.0,
     max_blocks=2**31 - 1,
+    cache_bytes=40 * 2**20,
 )
 
 SM_90A = replace(
@@ -109,6 +113,7 @@ SM_90A = replace(
     multiply_adds=((F32.name, 128.0), (F64.name, 64.0), (S32.name, 64.0)),
     matrix_multiply_adds=((F16.name, 1300.0), (BF16.name, 1300.0)),
     bandwidth_gbs=4300.0,
+    cache_bytes=50 * 2**20,
 )
 
 # Runs nowhere: kernels are executed by the IR's interpreter, planned as for an NVIDIA GPU.
