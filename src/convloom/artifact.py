@@ -97,8 +97,10 @@ class Program:
     """What one call runs: launches in order on one stream, each of which sees what those before it wrote.
 
     `workspace_bytes`: scratch memory of one call, an expression over the symbols ("0": none), undefined before the
-    first launch and free after the last, aligned to 64 bytes. Launches name it WORKSPACE.
+    first launch and free after the last, aligned to 64 bytes. Launches name it WORKSPACE. `main`: the place of the
+    launch that multiplies.
     """
 
     launches: tuple[KernelSource, ...]
     workspace_bytes: str
+    main: int = 0

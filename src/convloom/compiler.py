@@ -18,7 +18,7 @@ from convloom.ir.rewrite import statement_expressions, statements_in
 from convloom.ir.shared_space import shared_bytes
 from convloom.ir.text import kernel_text
 from convloom.ir.verify import bound_symbols
-from convloom.lower.build_tiled import build_tiled
+from convloom.lower.build_tiled import build_tiled, main_launch
 from convloom.lower.instrument import observe
 from convloom.lower.pipeline import Observer, run_pipeline
 from convloom.plan.choose import choose_plan, given_plan
@@ -56,13 +56,13 @@ class Generated:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel that multiplies, the first one."""
-        return self.kernels[0]
+        """The kernel that multiplies."""
+        return self.kernels[self.program.main]
 
     @property
     def source(self) -> KernelSource:
         """The source of the kernel that multiplies."""
-        return self.program.launches[0]
+        return self.program.launches[self.program.main]
 
 
 def contract(problem: Problem) -> Contraction:
@@ -100,7 +100,7 @@ def generate(
         _source(kernel, target, _PRINTERS[target.language](kernel), _concerning(requirements, kernel, kernels))
         for kernel in kernels
     )
-    program = Program(launches, to_text(workspace_bytes(plan, contraction)))
+    program = Program(launches, to_text(workspace_bytes(plan, contraction)), main_launch(plan))
     return Generated(contraction, plan, kernels, program)
 
 

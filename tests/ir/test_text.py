@@ -6,9 +6,11 @@ from convloom.compiler import generate, plan_for, prepare
 from convloom.errors import IllegalProblem
 from convloom.ir.parse import parse_kernel
 from convloom.ir.text import kernel_text
+from convloom.plan.split import Reduction
 from convloom.problem.conv import Direction
 from convloom.problem.notation import parse_problem
-from convloom.target.arch import target_named
+from convloom.target.arch import INTERPRET, target_named
+from tests.plan.dividing import divided
 
 LINES = (
     "mb2ic16ih14oc32oh14kh3ph1",
@@ -60,6 +62,13 @@ def _gemm(gemm, n, k, dtype):
         return TensorSpec(dtype, dense(shape, range(len(shape))))
 
     return gemm((), 32, n, k, spec(32, k), spec(k, n), spec(32, n), None, Scaling(True, True))
+
+
+def test_atomic_additions_read_back():
+    contraction, machine = prepare(parse_problem(LINES[0], direction=Direction.BWD_W)).contraction, INTERPRET
+    made = generate(contraction, machine, divided(contraction, machine, 3, how=Reduction.ATOMIC)).kernel
+    assert "\n  add c[" in kernel_text(made)
+    assert parse_kernel(kernel_text(made)) == made
 
 
 GOOD = kernel_text(kernel(LINES[0]))

@@ -46,6 +46,10 @@ FAULTS = {
         ("shared s f32[8]\nwrite s[tid] = const(0.0, f32, 2)", r"of 2 lanes may leave s\[8\]"),
         ("shared s f32[8]\nwrite c[tid] = read(s, tid * 4, 1)", r"may leave s\[8\]"),
     ],
+    rules.check_atomic_adds: [
+        ("shared s f32[8]\nadd s[tid] = const(0.0, f32, 1)", "an atomic addition needs a result of f32, f64 or s32"),
+        ("add a[tid] = const(0.0, f32, 1)", "a is f32"),
+    ],
     rules.check_unrolled_constant: [
         ("for i[0,7] < tid unrolled\n  write c[i] = const(0.0, f32, 1)", "needs a constant extent; got tid"),
     ],

@@ -8,6 +8,7 @@ from convloom import Scaling
 from convloom.compiler import generate, prepare
 from convloom.dtypes import BF16, F16, F32, F64, S8, S32
 from convloom.frontend.problem_check import check_problem
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Direction
 from convloom.problem.conv_arguments import conv_problem
@@ -39,7 +40,16 @@ PROBLEMS = {
     "one product": lambda: layer(Direction.FWD, in_channels=1, kernel=(1, 1), padding=0),
 }
 FLOATS = ((F32, F32, F32), (F16, F16, F16))
-DIVISIONS = ((1, 2, 1), (3, 1, 2), (1000, 1, 1), (2, 4, 3))
+PASSES, ATOMIC = Reduction.PASSES, Reduction.ATOMIC
+DIVISIONS = (  # every second one is taken in turn: their number is odd
+    (1, 2, 1),
+    (3, 1, 2, PASSES),
+    (1000, 1, 1, PASSES),
+    (2, 4, 3, PASSES),
+    (3, 1, 1, ATOMIC),
+    (40, 2, 2, ATOMIC),
+    (5, 1, 1, ATOMIC),
+)
 
 
 def program_of(problem, target, *division):
@@ -48,13 +58,33 @@ def program_of(problem, target, *division):
     return generate(contraction, target, divided(contraction, target, *division)).program
 
 
-@pytest.mark.parametrize("half", [0, 1])
+NAMES = {
+    (1, 2, 1): ["tiled"],
+    (3, 1, 1, PASSES): ["tiled", "finish"],
+    (3, 1, 1, ATOMIC): ["clear", "tiled"],
+}
+
+
+@pytest.mark.parametrize("division", NAMES, ids=str)
+def test_launches(division):
+    program = program_of(PROBLEMS["doubles"](), CPU, *division)
+    assert [launch.name.partition("_")[0] for launch in program.launches] == NAMES[division]
+    assert program.launches[program.main].name.startswith("tiled")
+    assert (program.workspace_bytes != "0") == (PASSES in division)
+
+
+@pytest.mark.parametrize("name", ["forward", "forward bf16", "backward weights"])
+def test_atomic_sums_go_to_a_workspace_where_something_follows(name):
+    program = program_of(PROBLEMS[name](), CPU, 3, 1, 1, ATOMIC)
+    assert [launch.name.partition("_")[0] for launch in program.launches] == ["clear", "tiled", "finish"]
+    assert program.workspace_bytes != "0"
+
+
+@pytest.mark.parametrize("third", range(3))
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_exact_on_the_cpu(name, half):
+def test_exact_on_the_cpu(name, third):
     problem, place = PROBLEMS[name](), list(PROBLEMS).index(name)
-    division = DIVISIONS[(place + 2 * half) % len(DIVISIONS)]
-    program = program_of(problem, CPU, *division)
-    assert len(program.launches) == (1 if division[0] == 1 else 2)
+    program = program_of(problem, CPU, *DIVISIONS[(place + 2 * third) % len(DIVISIONS)])
     operands = make_operands(problem, seed=3)
     found = run(program, dict(prepare(problem).tensors), problem, operands, {})
     assert compare_exact(problem, found, exact_reference(problem, operands)).passed
@@ -62,13 +92,14 @@ def test_exact_on_the_cpu(name, half):
 
 @pytest.mark.parametrize("place", range(len(PROBLEMS)))
 def test_exact_and_without_faults_under_the_interpreter(place):
+    """Through calls of kernels, which launch all parts of a program."""
     problem = list(PROBLEMS.values())[place]()
     plan = divided(contraction_of(problem), INTERPRET, *DIVISIONS[place % len(DIVISIONS)])
     kernel = convloom.compile(problem, "interpret", plan_text(plan))
     assert check_problem(kernel, DataKind.INT).passed
 
 
-@pytest.mark.parametrize("division", [(1, 2, 1), (3, 2, 2), (50, 1, 1)], ids=str)
+@pytest.mark.parametrize("division", [(1, 2, 1), (3, 2, 2, PASSES), (50, 1, 1, ATOMIC)], ids=str)
 def test_matrix_instructions(division):
     problem = layer(Direction.BWD_W, (F16, F16, F16), in_channels=16, out_channels=16)
     plan = divided(contraction_of(problem), INTERPRET, *division, row="mma.m16n8k16.f32.f16.f16")
@@ -91,7 +122,7 @@ def test_sizes_of_the_call(seed):
 def test_bits_do_not_depend_on_threads_or_order():
     """Real numbers whose sums round: parts are added in their order whoever computed them first."""
     problem = layer(Direction.BWD_W, batch=8, in_spatial=(20, 20))
-    text = plan_text(divided(contraction_of(problem), CPU, 7))
+    text = plan_text(divided(contraction_of(problem), CPU, 7, 1, 1, PASSES))
     random = np.random.default_rng(0)
     src, dst = (random.standard_normal(shape, np.float32) for shape in ((8, 6, 20, 20), (8, 10, 20, 20)))
     results = []
@@ -99,7 +130,7 @@ def test_bits_do_not_depend_on_threads_or_order():
         with scoped(threads=threads):
             results.append(convloom.compile(problem, "cpu", text, deterministic=True)(src, dst))
     small = layer(Direction.BWD_W)
-    plan = plan_text(divided(contraction_of(small), INTERPRET, 4, 2))
+    plan = plan_text(divided(contraction_of(small), INTERPRET, 4, 2, 1, PASSES))
     src, dst = src[:2, :, :9, :7].copy(), dst[:2, :, :9, :7].copy()
     orders = []
     for order in (None, 1, 2):
@@ -109,10 +140,11 @@ def test_bits_do_not_depend_on_threads_or_order():
         assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
-def test_the_epilogue_acts_once_on_the_whole_sum():
+@pytest.mark.parametrize("how", [PASSES, ATOMIC])
+def test_the_epilogue_acts_once_on_the_whole_sum(how):
     """Beta and bias per part, or rounding to f16 before the last addition, would show."""
     problem = layer(Direction.FWD, (F16, F16, F16), bias=F16, scaling=Scaling(True, True))
-    kernel = convloom.compile(problem, "cpu", plan_text(divided(contraction_of(problem), CPU, 5)))
+    kernel = convloom.compile(problem, "cpu", plan_text(divided(contraction_of(problem), CPU, 5, 1, 1, how)))
     random = np.random.default_rng(1)
     src, wei = (random.standard_normal(shape).astype(np.float16) for shape in ((2, 6, 9, 7), (10, 6, 3, 3)))
     bias, old = (random.standard_normal(shape).astype(np.float16) for shape in ((10,), (2, 10, 9, 7)))

@@ -18,7 +18,7 @@ def undivided(contraction, target, row=None, most=2**30):
     return min(fitting, key=lambda found: estimate(found[0], found[1].work, target).seconds)[0]
 
 
-def divided(contraction, target, parts=1, k_groups=1, walk=1, *, how=Reduction.PASSES, row=None):
+def divided(contraction, target, parts=1, k_groups=1, walk=1, how=Reduction.PASSES, *, row=None):
     """The same with K split into parts and groups; the K tile grows to what the groups can share."""
     plan = undivided(contraction, target, row, most=_MOST_SUMS)
     depth = k_groups * (1 if plan.instruction is None else plan.instruction.shape[2])

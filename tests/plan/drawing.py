@@ -62,7 +62,8 @@ def _plan(rng: random.Random, contraction: Contraction, target: Target) -> Tiled
     stores = [width for width in (1, 2, 4, 8, 16) if widest % width == 0 and chunk_n % width == 0]
     store = rng.choice([width for width in stores if lanes == 1 or width in (1, lanes)])
     k_groups = rng.choice([1, 1, *(count for count in (2, 3, 4) if block_k % count == 0)])
-    split = Split(Reduction.PASSES, rng.choice((2, 3, 5, 16))) if rng.random() < 0.4 else NO_SPLIT
+    how = rng.choice((Reduction.PASSES, Reduction.ATOMIC))
+    split = Split(how, rng.choice((2, 3, 5, 16))) if rng.random() < 0.5 else NO_SPLIT
     walk = rng.choice((1, 1, 2, 3, 8))
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, lanes, rng.random() < 0.3)
     axes, bits = (g, m, n, serial, merged), rng.choice((32, 64))

@@ -71,14 +71,26 @@ def test_limits_on_the_workspace_are_kept_by_planning(limit):
     plan = choose_plan(contraction, SM_90A, policy=Policy(max_workspace=limit))
     assert workspace_bytes(plan, contraction).value <= limit
     assert check_plan(plan, contraction, SM_90A, Policy(max_workspace=limit)) is None
-    assert (plan.split == NO_SPLIT) == (limit == 0)
+    assert plan.split.how is (Reduction.PASSES if limit > 1 << 20 else Reduction.ATOMIC)
+
+
+def test_nothing_is_left_without_workspace_and_atomics():
+    for policy, dtypes in ((Policy(True, 0), "f32"), (Policy(False, 0), "f16")):  # f16 results need a last conversion
+        assert choose_plan(weights(SMALL_GRID, dtypes), SM_90A, policy=policy).split == NO_SPLIT
+
+
+def test_plans_are_deterministic_unless_memory_is_short():
+    """Atomic additions take more launches and pass the cache twice."""
+    for dtypes in ("f32", "f16"):
+        contraction = weights(SMALL_GRID, dtypes)
+        assert choose_plan(contraction, SM_90A) == choose_plan(contraction, SM_90A, policy=Policy(deterministic=True))
 
 
 def test_more_workspace_is_never_predicted_slower():
     contraction = weights(SMALL_GRID)
     times = []
-    for limit in (0, 1 << 18, 1 << 20, 1 << 24, None):
-        plan = choose_plan(contraction, SM_90A, policy=Policy(max_workspace=limit))
+    for limit in (0, 1 << 16, 1 << 18, 1 << 20, 1 << 24, None):
+        plan = choose_plan(contraction, SM_90A, policy=Policy(True, limit))
         times.append(estimate(plan, work_of(plan, contraction, SM_90A), SM_90A).seconds)
     assert times == sorted(times, reverse=True)
     assert times[-1] < 0.1 * times[0]

@@ -31,6 +31,12 @@ DIALECT = Dialect(
     language=Language.C,
 )
 
+# A failed exchange brings the present content; contents are compared bit by bit.
+_ADD_FLOAT = (
+    "__typeof__(v) old, sum; __atomic_load(p, &old, __ATOMIC_RELAXED);"
+    " do sum = old + v; while (!__atomic_compare_exchange(p, &old, &sum, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));"
+)
+
 SYNTAX = HelperSyntax(
     prefix="static inline",
     wide="int64_t",
@@ -49,6 +55,10 @@ SYNTAX = HelperSyntax(
     ),
     whole_cast="return __builtin_convertvector(x, {vector});",
     no_parameters="void",
+    adds={
+        **dict.fromkeys(("f32", "f64"), _ADD_FLOAT),
+        "s32": "__atomic_fetch_add(p, v, __ATOMIC_RELAXED);",
+    },
 )
 
 

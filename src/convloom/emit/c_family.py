@@ -158,7 +158,9 @@ class Printer:
         else:
             text, lanes = self.value(statement.value), value_type(statement.value).lanes
         guard = "" if statement.mask is None else f"if ({index_text(statement.mask)}) "
-        if buffer.scope is Scope.REGISTER:
+        if statement.adds:
+            self._add(buffer, index, text, lanes, guard)
+        elif buffer.scope is Scope.REGISTER:
             self._write_register(buffer, index, text, lanes, guard)
         elif lanes == 1:
             self._line(f"{guard}{buffer.name}[{index_text(index)}] = {text};")
@@ -167,6 +169,20 @@ class Printer:
                 HelperKind.STORE, buffer_dtype(buffer), lanes, space=self.dialect.spaces[buffer.scope]
             )
             self._line(f"{guard}{helper}({buffer.name} + {index_text(index)}, {text});")
+
+    def _add(self, buffer: Buffer, index: Expr, text: str, lanes: int, guard: str) -> None:
+        """One atomic addition a lane."""
+        dtype = buffer_dtype(buffer)
+        helper = self._helper(HelperKind.ADD, dtype, 1, space=self.dialect.spaces[buffer.scope])
+        if lanes == 1:
+            self._line(f"{guard}{helper}({buffer.name} + {index_text(index)}, {text});")
+            return
+        name = f"t{self._temporaries}"
+        self._temporaries += 1
+        self._line(f"const {self._type(dtype, lanes)} {name} = {text};")
+        for lane in range(lanes):
+            part = self.dialect.element(name, lane)
+            self._line(f"{guard}{helper}({buffer.name} + {index_text(index + lane)}, {part});")
 
     def _write_register(self, buffer: Buffer, index: Expr, text: str, lanes: int, guard: str) -> None:
         if lanes == buffer.lanes:

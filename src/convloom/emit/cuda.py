@@ -71,6 +71,7 @@ SYNTAX = HelperSyntax(
     conversions={**CONVERSIONS, **_PTX_CONVERSIONS},
     casts=CASTS,
     lanewise=lambda vector, lanes, convert: _each_lane(vector, lanes, convert("x.v[i]")),
+    adds=dict.fromkeys(("f32", "f64", "s32"), "atomicAdd(p, v);"),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from convloom.dtypes import F32, dtype_named
@@ -20,6 +20,7 @@ class HelperKind(Enum):
     SPLAT = "splat"  # one number into every lane
     ZERO = "zero"
     CONVERT = "convert"
+    ADD = "add"  # one number to memory, atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class HelperSyntax:
     whole_cast: str = ""
     no_parameters: str = ""
     spaces: Mapping[str, str] | None = None  # address space by suffix
+    adds: Mapping[str, str] = field(default_factory=dict[str, str])  # bodies of atomic additions, by type
 
     def is_direct(self, conversion: Conversion) -> bool:
         """Whether one function does it; the others go through f32."""
@@ -205,9 +207,19 @@ def _memory_helper(helper: Helper, syntax: HelperSyntax) -> str:
     parameters = {
         HelperKind.LOAD: f"{space}const {helper.to} *p",
         HelperKind.STORE: f"{space}{helper.to} *p, {vector} v",
+        HelperKind.ADD: f"{space}{helper.to} *p, {helper.to} v",
         HelperKind.SPLAT: f"{helper.to} x",
         HelperKind.ZERO: syntax.no_parameters,
     }[helper.kind]
+    if helper.kind is HelperKind.ADD:
+        return _function(syntax, "void", helper.name, parameters, _addition(helper, syntax))
     result = "void" if helper.kind is HelperKind.STORE else vector
     body = syntax.bodies[helper.kind].format(vector=vector, dtype=helper.to, lanes=helper.lanes)
     return _function(syntax, result, helper.name, parameters, body)
+
+
+def _addition(helper: Helper, syntax: HelperSyntax) -> str:
+    body = syntax.adds.get(helper.to)
+    if body is None:
+        raise InternalError(f"the dialect adds none of {helper.to} atomically; plans must not ask for it; report this")
+    return body

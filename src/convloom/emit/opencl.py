@@ -52,6 +52,14 @@ SYNTAX = HelperSyntax(
     ),
     no_parameters="void",
     spaces={"_g": "__global ", "_l": "__local "},
+    # 64-bit atomics are an extension; 32-bit ones know integers only.
+    adds={
+        "f32": (
+            "volatile __global uint *bits = (volatile __global uint *)p; uint old = *bits, seen;"
+            " while ((seen = atomic_cmpxchg(bits, old, as_uint(as_float(old) + v))) != old) old = seen;"
+        ),
+        "s32": "atomic_add((volatile __global int *)p, v);",
+    },
 )
 
 

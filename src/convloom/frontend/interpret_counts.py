@@ -39,7 +39,7 @@ def interpret_counted(problem: Problem, target: Target, plan: str | None = None)
     device = InterpretDevice(Options(counted=True))
     kernel = InterpretKernel(problem, device, replace(target, language=Language.IR, arch=device.arch), plan)
     check = check_problem(kernel, DataKind.INT)
-    built = next((variant.launches[0].built for variant in kernel.variants), None)
+    built = next((variant.launches[variant.program.main].built for variant in kernel.variants), None)
     if not isinstance(built, InterpretBuilt) or built.last is None:
         raise IllegalProblem("an interpretation needs a result that is not empty; got an empty one; use larger sizes")
     contraction = prepare(problem).contraction

@@ -69,7 +69,7 @@ class Variant:
     @property
     def source(self) -> KernelSource:
         """Text and launch arithmetic of the kernel that multiplies."""
-        return self.program.launches[0]
+        return self.program.launches[self.program.main]
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -97,14 +97,17 @@ class Variant:
     ) -> None:
         """Enqueues all launches of one call on tensors at these addresses."""
         if self._workspace is None:
-            (built, order), *_ = self.launches
-            built.launch([addresses[place] for place in order], symbols, floats, stream)
+            self._enqueue(addresses, symbols, floats, stream)
             return
         with self._scratch(family, self.workspace_bytes(symbols), stream) as scratch:
-            every = [*addresses, scratch]
-            for built, order in self.launches:
+            self._enqueue([*addresses, scratch], symbols, floats, stream)
+
+    def _enqueue(self, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float], stream: Any) -> None:
+        several = len(self.launches) > 1
+        for built, order in self.launches:
+            if several:
                 self._device.separate(stream)
-                built.launch([every[place] for place in order], symbols, floats, stream)
+            built.launch([addresses[place] for place in order], symbols, floats, stream)
 
     @contextmanager
     def _scratch(self, family: Family, nbytes: int, stream: Any) -> Generator[BufferHandle]:

@@ -88,6 +88,12 @@ class IrBuilder:
             mask = None
         self.append(Write(buffer, const(index) if isinstance(index, int) else simplify(index), value, mask))
 
+    def add(self, buffer: Buffer, index: Expr, value: Value, mask: Expr | None = None) -> None:
+        """Adds an atomic addition to memory; a mask that is the constant 1 is dropped."""
+        if mask is not None and mask.op is Op.CONST and mask.value == 1:
+            mask = None
+        self.append(Write(buffer, simplify(index), value, mask, adds=True))
+
     def instruct(self, row: Instruction, **arguments: Argument) -> None:
         """Adds one hardware instruction with its named arguments; index expressions are simplified."""
         simple = {

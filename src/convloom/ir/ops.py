@@ -137,12 +137,17 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Stores a value from number `index` on; index arrays take an Expr. Nothing happens where mask is 0."""
+    """Stores a value from number `index` on; index arrays take an Expr. Nothing happens where mask is 0.
+
+    `adds`: each number is added to what is there instead, in one step that no other such access of the launch divides
+    (GLOBAL buffers of f32, f64 or s32). The order of such additions is open.
+    """
 
     buffer: Buffer
     index: Expr
     value: Value | Expr
     mask: Expr | None = None
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from convloom.target.catalogue import row_named
 _NAMED = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?(?:~(\d+))?")
 _DECLARED = re.compile(r"(\w+) ([a-z]+\d*)(?:x(\d+))?\[(\d+)\]")
 _FOR = re.compile(r"for (\S+) < (.+) (\w+)")
-_WRITE = re.compile(r"write (\w+)\[(.+?)\] = (.+)")
+_WRITE = re.compile(r"(?:write|add) (\w+)\[(.+?)\] = (.+)")
 _OPERATIONS = {name: op for op, name in BINARY_NAMES.items()}
 
 
@@ -185,9 +185,10 @@ class _Reader:
         return Allocate(buffer)
 
     def write(self, rest: str, depth: int) -> Statement:
-        match = _WRITE.fullmatch(f"write {rest}")
+        line = self._peek()
+        match = _WRITE.fullmatch(line)
         if match is None:
-            raise self._wrong("write buffer[index] = value if mask")
+            raise self._wrong("write (or add) buffer[index] = value if mask")
         self.place += 1
         value, _, mask = match[3].rpartition(") if ")
         text = f"{value})" if value else match[3]
@@ -196,6 +197,7 @@ class _Reader:
             self._expression(match[2]),
             self._either(text),
             self._expression(mask) if value else None,
+            adds=line.startswith("add "),
         )
 
     def loop(self, rest: str, depth: int) -> Statement:
@@ -285,6 +287,7 @@ _STATEMENTS: dict[str, Callable[[_Reader, str, int], Statement]] = {
     "shared": _Reader.allocate,
     "register": _Reader.allocate,
     "write": _Reader.write,
+    "add": _Reader.write,
     "for": _Reader.loop,
     "when": _Reader.when,
     "do": _Reader.instruct,

@@ -128,7 +128,8 @@ def statement_text(statement: Statement) -> str:
             return f"{statement.buffer.scope.value} {_declared(statement.buffer)}"
         case Write():
             mask = "" if statement.mask is None else f" if {to_text(statement.mask)}"
-            return f"write {statement.buffer.name}[{to_text(statement.index)}] = {_either(statement.value)}{mask}"
+            verb = "add" if statement.adds else "write"
+            return f"{verb} {statement.buffer.name}[{to_text(statement.index)}] = {_either(statement.value)}{mask}"
         case For():
             return f"for {named(statement.variable)} < {to_text(statement.extent)} {statement.kind.value}"
         case If():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from convloom.dtypes import F32, F64, S32
 from convloom.errors import InternalError
 from convloom.expr import Expr, Op, bounds, free_symbols
 from convloom.ir.ops import (
@@ -163,6 +164,18 @@ def _mixed(value: Value) -> Iterator[str]:
             yield f"operands of one operation must have one type; got {sorted(map(str, types))}"
 
 
+_ADDED = frozenset((F32, F64, S32))
+
+
+def check_atomic_adds(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
+    """Atomic additions go to global memory, in types that accumulators have."""
+    for statement in statements_in(kernel.body):
+        if isinstance(statement, Write) and statement.adds:
+            buffer = statement.buffer
+            if buffer.scope is not Scope.GLOBAL or buffer.dtype not in _ADDED or not buffer.written:
+                yield f"an atomic addition needs a result of f32, f64 or s32; {buffer.name} is {buffer.dtype}"
+
+
 def check_unrolled_constant(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """Unrolled loops have a constant extent."""
     for statement in statements_in(kernel.body):
@@ -176,5 +189,6 @@ CHECKS: tuple[Callable[[Kernel, frozenset[Expr]], Iterator[str]], ...] = (
     check_names_bound,
     check_local_bounds,
     check_unrolled_constant,
+    check_atomic_adds,
     check_barriers_uniform,
 )

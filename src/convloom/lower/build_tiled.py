@@ -8,6 +8,7 @@ from dataclasses import replace
 from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Kernel, LaunchScalar, Read
+from convloom.lower.atomic_sums import add_to_result, clear_result, clear_workspace
 from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
 from convloom.lower.frame import Frame, factor_type, make_frame
@@ -16,39 +17,63 @@ from convloom.lower.load_tile import TileLoader, TileSource
 from convloom.lower.multiply import Multiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
 from convloom.lower.multiply_scalar import ScalarMultiplier
-from convloom.lower.partial_sums import build_finish, finish_slices, steps_of_part, store_partial, workspace_buffer
+from convloom.lower.partial_sums import finish, steps_of_part, store_partial, workspace_buffer
 from convloom.lower.reduce_groups import reduce_groups
 from convloom.lower.shared_layout import SharedLayout
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, tile_view
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import TiledPlan
+from convloom.plan.workspace import adds_to_result
 from convloom.problem.contraction import Contraction, Operand, exchange
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
 
 Store = Callable[[IrBuilder, Frame, BlockPlace, Multiplier], None]
+Pass = Callable[[IrBuilder, Frame, Multiplier], Expr]
 
 
 def build_tiled(contraction: Contraction, plan: TiledPlan) -> tuple[Kernel, ...]:
     """The kernels of one plan in the order of their launches.
 
     One kernel does all: block decoding, K loops over operand tiles in shared memory, epilogue. Where K is split over
-    the grid it leaves partial sums in a workspace instead, and a second kernel adds them up.
+    the grid it leaves partial sums in a workspace instead, and another kernel adds them up; or it adds to memory that
+    another kernel has cleared.
     requires: the plan is legal for the contraction. ensures: sizes stand in the index math as they are; passes move
     what the host can evaluate to the launch.
     """
     frame = make_frame(exchange(contraction) if plan.swap else contraction, plan)
-    name = f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}"
     if plan.split.how is Reduction.NONE:
-        return (_multiplying(frame, name, frame.operand_buffers + frame.result_buffers, _store),)
+        return (_multiplying(frame, frame.operand_buffers + frame.result_buffers, _store, _factors(contraction)),)
+    whole = make_frame(frame.contraction, replace(plan, k_groups=1))
     workspace = (workspace_buffer(frame, written=True),)
-    return (
-        _multiplying(frame, name, frame.operand_buffers + workspace, store_partial),
-        _finishing(make_frame(frame.contraction, replace(plan, k_groups=1)), f"finish_{plan.block_m}x{plan.block_n}"),
+    if plan.split.how is Reduction.ATOMIC and adds_to_result(contraction):
+        return (
+            _passing(whole, "clear", whole.result_buffers, clear_result),
+            _multiplying(frame, frame.operand_buffers + frame.result_buffers, add_to_result),
+        )
+    summing = (
+        _multiplying(frame, frame.operand_buffers + workspace, store_partial),
+        _passing(
+            whole,
+            "finish",
+            (workspace_buffer(frame, written=False), *whole.result_buffers),
+            finish,
+            _factors(contraction),
+        ),
     )
+    if plan.split.how is Reduction.PASSES:
+        return summing
+    return (_passing(whole, "clear", workspace, clear_workspace), *summing)
 
 
-def _multiplying(frame: Frame, name: str, buffers: tuple[Buffer, ...], store: Store) -> Kernel:
+def main_launch(plan: TiledPlan) -> int:
+    """The place of the kernel that multiplies among those of `build_tiled`."""
+    return 1 if plan.split.how is Reduction.ATOMIC else 0
+
+
+def _multiplying(
+    frame: Frame, buffers: tuple[Buffer, ...], store: Store, scalars: tuple[LaunchScalar, ...] = ()
+) -> Kernel:
     """The kernel that multiplies; `store` says what becomes of the sums."""
     plan, builder = frame.plan, IrBuilder()
     builder.comment("which tile of C this block computes")
@@ -58,19 +83,19 @@ def _multiplying(frame: Frame, name: str, buffers: tuple[Buffer, ...], store: St
     _reduce(builder, frame, place, multiplier)
     reduce_groups(builder, frame, multiplier.accumulators)
     store(builder, frame, place, multiplier)
-    scalars = () if plan.split.how is not Reduction.NONE else _factors(frame.contraction)
+    name = f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}"
     blocks = block_count(frame, plan.split.parts)
     return Kernel(name, buffers, scalars, plan.threads, blocks, plan.index_bits, builder.body)
 
 
-def _finishing(frame: Frame, name: str) -> Kernel:
-    """The kernel that adds partial sums up and runs the epilogue."""
+def _passing(
+    frame: Frame, what: str, buffers: tuple[Buffer, ...], emit: Pass, scalars: tuple[LaunchScalar, ...] = ()
+) -> Kernel:
+    """A kernel over the tiles of C that does not multiply."""
     plan, builder = frame.plan, IrBuilder()
-    multiplier = _multiplier(frame)
-    build_finish(builder, frame, multiplier)
-    buffers = (workspace_buffer(frame, written=False), *frame.result_buffers)
-    blocks = block_count(frame, 1, finish_slices(frame, multiplier))
-    return Kernel(name, buffers, _factors(frame.contraction), plan.threads, blocks, plan.index_bits, builder.body)
+    blocks = emit(builder, frame, _multiplier(frame))
+    name = f"{what}_{plan.block_m}x{plan.block_n}"
+    return Kernel(name, buffers, scalars, plan.threads, blocks, plan.index_bits, builder.body)
 
 
 def _multiplier(frame: Frame) -> Multiplier:

@@ -24,6 +24,7 @@ from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_resources, store_width, transfer_for
 from convloom.plan.policy import Policy
 from convloom.plan.tiled import SCALAR, TiledPlan
+from convloom.plan.workspace import adds_to_result
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
@@ -139,6 +140,8 @@ def _workload(
         contraction.phase_count,
         contraction.acc.name,
         contraction.acc.nbytes,
+        contraction.acc.is_float,
+        adds_to_result(contraction),
         target.matrix_rate(contraction.a.dtype),
         contraction.a.dtype.nbytes,
         contraction.b.dtype.nbytes,

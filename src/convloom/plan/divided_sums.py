@@ -46,10 +46,20 @@ def _splits(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> 
         return
     resident = resident_blocks(plan, work, target)
     wanted = {min(target.processors * rounds // tiles, most) for rounds in _ROUNDS if rounds == 1 or rounds <= resident}
-    for parts in sorted(wanted):
-        if parts > 1 and _allowed(tiles * parts * plan.block_m * plan.block_n * work.acc_bytes, policy):
+    most_bytes = _MOST_WORKSPACE if policy.max_workspace is None else policy.max_workspace
+    one = tiles * plan.block_m * plan.block_n * work.acc_bytes
+    for parts in sorted(parts for parts in wanted if parts > 1):
+        if parts * one <= most_bytes:
             yield Split(Reduction.PASSES, parts)
+        elif _may_add(one, work, target, policy) <= most_bytes:
+            yield Split(Reduction.ATOMIC, parts)
 
 
-def _allowed(nbytes: int, policy: Policy) -> bool:
-    return nbytes <= (_MOST_WORKSPACE if policy.max_workspace is None else policy.max_workspace)
+def _may_add(one: int, work: Workload, target: Target, policy: Policy) -> int:
+    """Bytes of workspace of atomic sums; more than anybody allows where they are not allowed themselves.
+
+    Looked at only where partial sums do not fit: they take more launches, and every part passes the cache twice.
+    """
+    if (policy.deterministic and work.acc_is_float) or work.acc_bytes * 8 not in target.atomic_bits:
+        return 1 << 62
+    return 0 if work.adds_to_result else one

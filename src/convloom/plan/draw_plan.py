@@ -87,7 +87,8 @@ def _any_plan(random: random.Random, contraction: Contraction, target: Target) -
     store = random.choice([width for width in stores if lanes == 1 or width in (1, lanes)])
     unroll = block_k * thread_m * thread_n <= _MOST_UNROLLED * lanes and random.random() < 0.3
     k_groups = random.choice([1, 1, *(count for count in (2, 3, 4) if block_k % count == 0)])
-    split = Split(Reduction.PASSES, random.choice((2, 3, 5, 16))) if random.random() < 0.4 else NO_SPLIT
+    how = random.choice((Reduction.PASSES, Reduction.ATOMIC))
+    split = Split(how, random.choice((2, 3, 5, 16))) if random.random() < 0.5 else NO_SPLIT
     walk = random.choice((1, 1, 2, 3, 8))
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, lanes, unroll)
     axes, bits = (g, m, n, serial, merged), random.choice((32, 64))

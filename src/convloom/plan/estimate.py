@@ -21,6 +21,8 @@ class Workload:
     phases: int
     acc_name: str
     acc_bytes: int
+    acc_is_float: bool
+    adds_to_result: bool  # atomic sums need no workspace
     matrix_rate: float  # multiply-adds of matrix instructions a clock and multiprocessor; 0: none
     a_bytes: int  # bytes of one number
     b_bytes: int
@@ -71,12 +73,25 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
     return Cost(max(compute, memory) + _second_pass(plan, work, target, blocks), compute, memory, blocks)
 
 
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """What a split adds to a call: launches, and how often its partial sums pass the cache (additions count twice)."""
+
+    launches: int
+    visits: float
+
+
+_PASSES = {Reduction.PASSES: _Passes(1, 2.0), Reduction.ATOMIC: _Passes(2, 3.0)}
+
+
 def _second_pass(plan: TiledPlan, work: Workload, target: Target, blocks: int) -> float:
-    """Seconds for writing partial sums, reading them back, and the launch that does so."""
+    """Seconds for partial sums on their way between blocks, and for the launches that this takes."""
     if plan.split.how is Reduction.NONE:
         return 0.0
     partial = blocks * plan.block_m * plan.block_n * work.acc_bytes
-    return _LAUNCH_SECONDS[target.vector_bits > 32] + 2.0 * partial / (target.bandwidth_gbs * 1e9 * _NEAR_CACHE)
+    passes = _PASSES[plan.split.how]
+    moved = passes.visits * partial / (target.bandwidth_gbs * 1e9 * _NEAR_CACHE)
+    return passes.launches * _LAUNCH_SECONDS[target.vector_bits > 32] + moved
 
 
 def step_count(plan: TiledPlan, work: Workload) -> int:

@@ -10,6 +10,7 @@ from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.plan.workspace import refused_by
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
@@ -101,6 +102,12 @@ def _groups_share_k(plan: TiledPlan, contraction: Contraction, target: Target) -
             f"the {plan.k_groups} K groups of a block take equal shares of a K tile, multiples of {depth}; "
             f"block_k is {plan.block_k}"
         )
+    return None
+
+
+def _atomic_types(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    if plan.split.how is Reduction.ATOMIC and contraction.acc.bits not in target.atomic_bits:
+        return f"{target.name} adds numbers of {target.atomic_bits} bits atomically; sums are {contraction.acc}"
     return None
 
 
@@ -256,6 +263,7 @@ RULES: tuple[Check, ...] = (
     _index_bits,
     _instruction_fits,
     _groups_share_k,
+    _atomic_types,
     _resources,
     _widths_allowed,
 )

@@ -37,7 +37,8 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
     blocks = estimate(plan, work, target).blocks
     tiles = blocks * step_count(plan, work)
     accesses, _ = tile_accesses(plan)
-    width = plan.store if plan.split.how is Reduction.NONE else plan.sum_width(work.acc_bytes)
+    direct = plan.split.how is Reduction.NONE or (plan.split.how is Reduction.ATOMIC and work.adds_to_result)
+    width = plan.store if direct else plan.sum_width(work.acc_bytes)
     return Predicted(
         blocks,
         tiles * plan.block_m * plan.block_n * plan.block_k,

@@ -14,6 +14,7 @@ class Reduction(Enum):
 
     NONE = "none"  # one block sums all of K
     PASSES = "passes"  # each part stores its sums to a workspace, a second launch adds them in order
+    ATOMIC = "atomic"  # all parts add to the same numbers, of the result or of a workspace, cleared by a launch before
 
 
 @dataclass(frozen=True, slots=True)

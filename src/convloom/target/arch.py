@@ -32,6 +32,7 @@ class Target:
     bandwidth_gbs: float  # device memory
     max_blocks: int  # in the first grid dimension
     cache_bytes: int  # of the last cache in front of device memory
+    atomic_bits: tuple[int, ...] = (32, 64)  # widths of numbers that a thread can add to memory atomically
 
     def math_lanes(self, accumulator: DType) -> int:
         """Numbers that one arithmetic instruction of a thread handles."""
@@ -82,6 +83,7 @@ OPENCL = Target(
     bandwidth_gbs=200.0,
     max_blocks=2**31 - 1,
     cache_bytes=4 * 2**20,
+    atomic_bits=(32,),
 )
 
 SM_80 = Target(

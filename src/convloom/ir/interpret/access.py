@@ -212,6 +212,28 @@ def write_global(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken:
         memory.known[places] = True
 
 
+def add_global(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken: Bools | None) -> None:
+    """Adds values of shape (lanes, threads, blocks) to what is there; additions of many threads do not conflict."""
+    memory, subject = chunk.launch.memories[buffer.name], f"global {buffer.name}"
+    indices = _global_indices(chunk, memory, subject, index, len(values), taken)
+    if not memory.values.size:
+        return
+    shape = (len(values), *chunk.shape)
+    places, values = np.broadcast_to(indices + memory.origin, shape), np.broadcast_to(values, shape)
+    kept = np.ones(shape, np.bool_) if taken is None else np.broadcast_to(taken, shape)
+    if chunk.launch.options.known and memory.known is not None:
+        unknown = ~memory.known[places]
+        if unknown.any():
+            report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, indices)
+    if memory.owners is not None:
+        conflict = np.zeros(shape, np.bool_)
+        conflict[kept] = memory.owners.add(places[kept])
+        if conflict.any():
+            report_lanes(chunk, FindingKind.RACE, subject, conflict, taken, indices)
+    count_access(chunk, buffer, indices, taken, written=True)
+    np.add.at(memory.values, places[kept], values[kept])
+
+
 def _global_indices(
     chunk: Chunk, memory: GlobalMemory, subject: str, index: Any, lanes: int, taken: Bools | None
 ) -> Ints:

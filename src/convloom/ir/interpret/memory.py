@@ -17,6 +17,7 @@ Bools = NDArray[np.bool_]
 
 NOBODY = -1
 SEVERAL = -2
+ADDERS = -3  # as a writer: threads that added atomically
 
 
 @dataclass(slots=True)
@@ -51,6 +52,12 @@ class Owners:
         conflict = ((writer != NOBODY) & (writer != threads)) | ((reader != NOBODY) & (reader != threads))
         self.writer[places] = threads
         conflict |= self.writer[places] != threads
+        return conflict
+
+    def add(self, places: Ints) -> Bools:
+        """Notes atomic additions; True where the element was read or stored to, by whichever thread."""
+        conflict = ~np.isin(self.writer[places], (NOBODY, ADDERS)) | (self.reader[places] != NOBODY)
+        self.writer[places] = ADDERS
         return conflict
 
 

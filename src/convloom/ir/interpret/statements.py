@@ -13,7 +13,7 @@ import numpy as np
 
 from convloom.errors import InternalError
 from convloom.expr import Expr
-from convloom.ir.interpret.access import combined, write_global, write_shared
+from convloom.ir.interpret.access import add_global, combined, write_global, write_shared
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.instructions import execute
@@ -155,7 +155,7 @@ def _write(chunk: Chunk, statement: Write) -> None:
         case Scope.SHARED:
             write_shared(chunk, buffer, index, values, taken)
         case _:
-            write_global(chunk, buffer, index, values, taken)
+            (add_global if statement.adds else write_global)(chunk, buffer, index, values, taken)
     chunk.active = before
 
 
