@@ -59,7 +59,7 @@ def test_all_kinds_are_drawn(drawn):
 
 def test_the_command_line_describes_the_same_problem(drawn, monkeypatch):
     seen = []
-    monkeypatch.setattr("convloom.cli.run.compile", lambda problem, device, plan: seen.append((problem, plan)))
+    monkeypatch.setattr("convloom.cli.run.compile", lambda problem, device, plan, **_: seen.append((problem, plan)))
     for case in drawn:
         words = shlex.split(case.command("interpret"))
         assert words[0] == "convloom"

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from convloom.compiler import generate, plan_for, prepare
-from convloom.dtypes import F32
+from convloom.dtypes import F32, F64
 from convloom.errors import Infeasible
 from convloom.plan import legality
 from convloom.plan.choose import given_plan
 from convloom.plan.legality import check_plan
+from convloom.plan.split import Reduction, Split
 from convloom.plan.tiled import Along, Transfer, parse_plan, plan_text
 from convloom.problem.conv import Direction, TensorSpec
 from convloom.problem.conv_arguments import conv_problem
@@ -112,9 +113,20 @@ def test_instructions_fit_types_and_target():
     assert "cpu has no asynchronous copies" in check_plan(replace(GOOD, stages=2), PRODUCT, CPU).reason
 
 
+def test_atomic_sums_need_atomic_additions():
+    specs = [TensorSpec(F64, dense(shape)) for shape in ((64, 48), (48, 96), (64, 96))]
+    doubles = prepare(Gemm((), 64, 96, 48, *specs)).contraction
+    plan = replace(
+        GOOD, split=Split(Reduction.ATOMIC, 4), a=Transfer(Along.K, 2, 0), b=Transfer(Along.ROW, 2, 0), store=2
+    )
+    assert check_plan(plan, doubles, SM_90A) is None
+    assert check_plan(plan, PRODUCT, OPENCL) is None
+    assert "adds numbers of (32,) bits atomically; sums are f64" in check_plan(plan, doubles, OPENCL).reason
+
+
 def test_every_rule_is_broken_by_some_plan():
     """The table is complete but for the rules of the tests above."""
-    apart = {"_phase_axes_serial", "_instruction_fits"}
+    apart = {"_phase_axes_serial", "_instruction_fits", "_atomic_types"}
     plans = [replace(GOOD, **changes) for name, (changes, _) in BROKEN.items() if not name.startswith("axes")]
     for rule in legality.RULES:
         if rule.__name__ not in {*apart, "_axes_covered"}:
