@@ -11,7 +11,16 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, which take an hour or more")
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves the slow tests out unless asked for, without a word about each."""
+    if not config.getoption("--slow"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.fixture
