@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from convloom import settings
 from convloom.cli import app
+from convloom.cli import fuzz as fuzz_command
+from convloom.runtime.disk_cache import CacheKey, current_cache
 from convloom.settings import from_environment
 
 SMALL = "mb1ic3ih7oc4oh7kh3ph1"
@@ -210,6 +212,17 @@ def test_a_relative_cache_home_is_ignored(monkeypatch, tmp_path):
     assert from_environment({}).cache_dir == tmp_path / ".cache" / "convloom"
 
 
+def test_a_cache_whose_files_cannot_be_removed(tmp_path, monkeypatch):
+    def forbidden(*_, **__):
+        raise PermissionError("not yours")
+
+    with settings.scoped(cache_dir=tmp_path, cache_limit=2**20):
+        current_cache().put(CacheKey("kernel", b"1"), b"x" * 2048, "")
+    monkeypatch.setattr("pathlib.Path.unlink", forbidden)
+    message = refused("cache", "prune", cache_dir=tmp_path, cache_limit=2**20)
+    assert "pruning needs a cache whose files may be removed" in message
+
+
 # --- what is printed ------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +235,21 @@ def test_output_that_cannot_be_written(arguments):
     assert result.returncode != 0
     assert "No space left on device" in result.stderr
     assert "Traceback (most" not in result.stderr
+
+
+def test_an_interrupted_fuzz_counts_what_ran(monkeypatch):
+    ran = []
+
+    def interrupted(*_):
+        ran.append(1)
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fuzz_command, "run_case", interrupted)
+    result = run("fuzz", "--seconds", 30)
+    assert result.exit_code == 1
+    assert "interrupted in case 3" in result.stderr
+    assert result.stdout == "2 cases from seed 0 on cpu, 0 faults\n"
 
 
 def test_a_reader_that_stops_early():

@@ -42,8 +42,15 @@ def prune(
     limit: Annotated[str, typer.Option(help="Most bytes to keep, such as 200MiB; 0 empties the cache.")] = "0",
 ) -> None:
     """Remove damaged entries, then the least recently used ones until at most LIMIT bytes are left."""
-    removed = _opened_cache().prune(_size(limit))
+    cache, most = _opened_cache(), _size(limit)
+    removed = cache.prune(most)
     output().print(f"{len(removed)} kernels removed, {sum(entry.nbytes for entry in removed) / 2**20:.1f} MiB")
+
+    if sum(entry.nbytes for entry in cache.entries()) > most:
+        raise IllegalProblem(
+            f"pruning needs a cache whose files may be removed; {cache.directory} keeps more than --limit {limit}; "
+            "give yourself the right to write there"
+        )
 
 
 def _opened_cache() -> DiskCache:

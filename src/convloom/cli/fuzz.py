@@ -53,19 +53,29 @@ def fuzz(
     A failing case is made smaller and printed as one command line. Exit status 1 if any fails.
     """
     session, console = Session(device_named(device), seed), output()
-    deadline, shown = time.monotonic() + seconds, time.monotonic()
-    for case in session.draw():
-        if time.monotonic() >= deadline or session.cases == cases:
-            break
-        fault = run_case(case, session.device)
-        if fault is not None:
-            _report(session, case, fault, device, console)
-        if time.monotonic() - shown > _PROGRESS_SECONDS:
-            shown = time.monotonic()
-            errors().print(f"{session.cases + 1} cases, {len(session.faults)} faults")
+    complete = _run_cases(session, seconds, cases, device, console)
     console.print(f"{session.cases} cases from seed {seed} on {device}, {len(session.faults)} faults")
-    if session.faults:
+    if session.faults or not complete:
         raise typer.Exit(MISMATCH)
+
+
+def _run_cases(session: Session, seconds: float, cases: int | None, device: str, console: Console) -> bool:
+    """Runs cases until time or number is reached; False if Ctrl-C ended it early."""
+    deadline, shown = time.monotonic() + seconds, time.monotonic()
+    try:
+        for case in session.draw():
+            if time.monotonic() >= deadline or session.cases == cases:
+                break
+            fault = run_case(case, session.device)
+            if fault is not None:
+                _report(session, case, fault, device, console)
+            if time.monotonic() - shown > _PROGRESS_SECONDS:
+                shown = time.monotonic()
+                errors().print(f"{session.cases + 1} cases, {len(session.faults)} faults")
+    except KeyboardInterrupt:
+        errors().print(f"interrupted in case {session.cases + 1}; the count is of those before")
+        return False
+    return True
 
 
 def _report(session: Session, case: FuzzCase, fault: Fault, device: str, console: Console) -> None:
