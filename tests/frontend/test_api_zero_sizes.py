@@ -93,3 +93,16 @@ def test_transposed_with_an_empty_batch_or_no_channels():
     bias = np.arange(4, dtype=np.float32)
     result = convloom.conv_transpose(zeros(2, 0, 4, 4), zeros(0, 4, 3, 3), bias, stride=2)
     assert np.array_equal(result, np.broadcast_to(bias[:, None, None], (2, 4, 9, 9)))
+
+
+@pytest.mark.parametrize(
+    "geometry", [{"stride": 2, "dilation": 3, "padding": 3}, {"padding": 3}, {"dilation": 2, "padding": 4}]
+)
+def test_no_input_channels_beside_padded_taps(geometry):
+    """An empty axis must not be a digit of a flat index: 'an extent of Split must be at least 1; got 0'."""
+    x, w, bias = zeros(1, 0, 2), zeros(2, 0, 2), np.array([3, 5], np.float32)
+    outputs = convloom.conv(zeros(1, 1, 2), zeros(1, 1, 2), **geometry).shape[2]
+    result = convloom.conv(x, w, bias, **geometry)
+    assert np.array_equal(result, np.broadcast_to(bias[None, :, None], (1, 2, outputs)))
+    old = np.ones((1, 2, outputs), np.float32)
+    assert np.array_equal(convloom.conv(x, w, out=old, beta=2, **geometry), np.full((1, 2, outputs), 2))

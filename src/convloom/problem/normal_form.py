@@ -39,7 +39,8 @@ class NormalForm:
 
 def normal_form(contraction: Contraction) -> NormalForm:
     """The canonical contraction; normalising it again changes nothing."""
-    simple = _merged(_without_unused_axes(_without_unit_axes(_refined(_canonical_phases(contraction)))))
+    refined = _with_one_empty_axis(_refined(_canonical_phases(contraction)))
+    simple = _merged(_without_unused_axes(_without_unit_axes(refined)))
     forms = [_named(candidate) for candidate in (simple, exchange(simple))]
     return min(forms, key=lambda form: _order_text(form.contraction))
 
@@ -141,6 +142,24 @@ def _split_axis(contraction: Contraction, axis: ContractionAxis, chain: tuple[Ex
 
 def _replaced(view: View, name: str, by: Iterable[tuple[str, Expr]]) -> list[Axis]:
     return [new for axis in view.axes for new in ([Axis(*item) for item in by] if axis.name == name else [axis])]
+
+
+# --- empty sums -----------------------------------------------------------------------------------------------------
+
+
+def _with_one_empty_axis(contraction: Contraction) -> Contraction:
+    """Where one K axis is known to be empty, no other one matters: they become unit axes."""
+    reduced = contraction.of_kind(AxisKind.K)
+    empty = next((axis for axis in reduced if axis.extent is const(0)), None)
+    others = {axis.name for axis in reduced if axis is not empty}
+    if empty is None or not others:
+        return contraction
+    axes = [replace(axis, extent=const(1)) if axis.name in others else axis for axis in contraction.axes]
+
+    def on_view(view: View) -> View:
+        return view.prepend([Axis(axis.name, const(1)) if axis.name in others else axis for axis in view.axes], [])
+
+    return _mapped(contraction, axes, on_view)
 
 
 # --- unit axes ------------------------------------------------------------------------------------------------------
