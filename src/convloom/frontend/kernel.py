@@ -105,12 +105,13 @@ class Kernel:
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What the preferred variant asks of a call: the declared facts first, then what its plan relies on."""
+        """What the preferred variant asks of a call: declared facts, rules of the operation, what its plan relies on."""
         declared = [
             Requirement(text, f"{symbol.name} was declared so")
             for symbol in self._terms.symbols
             for text in fact_texts(symbol)
         ]
+        declared += [Requirement(rule.text, rule.rule) for rule in self._terms.rules]
         relied = () if self._preferred is None else self._preferred.requirements
         return (*declared, *relied)
 
@@ -317,7 +318,7 @@ class Kernel:
         found = self._solvers.get(with_result)
         if found is None:
             tensors = (*self._terms.inputs, self._terms.result) if with_result else self._terms.inputs
-            found = self._solvers[with_result] = SizeSolver(tensors, self._terms.symbols)
+            found = self._solvers[with_result] = SizeSolver(tensors, self._terms.symbols, self._terms.rules)
         if found.undetermined:
             names = ", ".join(symbol.name for symbol in found.undetermined)
             remedy = "use each dim as an extent or a stride of some tensor" if with_result else "pass out="

@@ -11,6 +11,7 @@ from convloom.problem.conv import Conv, TensorSpec
 from convloom.problem.gemm import Gemm
 from convloom.problem.layout import Layout, dense
 from convloom.problem.reference import Problem
+from convloom.problem.size_rules import SizeRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class ProblemTerms:
-    """The tensors of a problem in the order of a call."""
+    """The tensors of a problem in the order of a call, and what the operation demands of symbolic sizes."""
 
     first: Terms
     second: Terms
     result: Terms
     bias: Terms | None
+    rules: tuple[SizeRule, ...]
 
     @property
     def inputs(self) -> tuple[Terms, ...]:
@@ -77,7 +79,7 @@ def problem_terms(problem: Problem) -> ProblemTerms:
     if problem.bias is not None:
         extent = (problem.bias_extent,)
         bias = Terms("bias", problem.bias, extent, dense(extent))
-    return ProblemTerms(first, second, result, bias)
+    return ProblemTerms(first, second, result, bias, problem.open_rules)
 
 
 def _conv_terms(conv: Conv) -> tuple[Terms, Terms, Terms]:

@@ -3,7 +3,7 @@
 The equations are `extent expression = actual extent` and `stride expression = actual stride`. A symbol that is an
 extent by itself takes its value from there; else from an extent in which it is the only unknown and stands once, in a
 linear term or a product with known sizes; else from a stride. Every equation that did not define a symbol is checked,
-and so are the declared facts.
+and before them the declared facts and the operation's rules.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from convloom.expr import Expr, Op, const, free_symbols, linear_form, to_text
 from convloom.frontend.dims import fact_texts
 from convloom.frontend.operand_terms import Terms
 from convloom.magic import magic_multiplier, magic_shift
+from convloom.problem.size_rules import SizeRule
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 Values: TypeAlias = dict[str, int]
@@ -84,7 +85,7 @@ class SizeSolver:
     `undetermined` are the symbols that these tensors do not define.
     """
 
-    def __init__(self, tensors: tuple[Terms, ...], symbols: Iterable[Expr]) -> None:
+    def __init__(self, tensors: tuple[Terms, ...], symbols: Iterable[Expr], rules: Iterable[SizeRule] = ()) -> None:
         self.tensors = tensors
         self._known: set[Expr] = set()
         self._origin: dict[Expr, str] = {}
@@ -97,6 +98,7 @@ class SizeSolver:
         self.undetermined = tuple(symbol for symbol in wanted if symbol not in self._known)
         if self.undetermined:
             return
+        steps += map(self._rule, rules)
         steps += [step for place, terms in enumerate(tensors) for step in self._checks(place, terms)]
         self._steps = steps
         self._solve = _compiled(_function_text(steps, [symbol.name for symbol in wanted]))
@@ -189,6 +191,15 @@ class SizeSolver:
                 )
 
             yield _Step("", text, explain)
+
+    def _rule(self, rule: SizeRule) -> _Step:
+        names = sorted(free_symbols(rule.condition), key=lambda symbol: symbol.name)
+
+        def explain(values: Mapping[str, Any]) -> str:
+            sources = ", ".join(f"{s.name} = {values[s.name]} from {self._origin[s]}" for s in names)
+            return f"{rule.rule}: it takes {rule.text}; got {sources}; {rule.remedy}"
+
+        return _Step("", to_text(rule.condition), explain)
 
     def _checks(self, place: int, terms: Terms) -> Iterator[_Step]:
         if terms.flat:

@@ -60,7 +60,7 @@ class IrBuilder:
     def let(self, name: str, value: Expr, below: Expr | None = None) -> Expr:
         """Binds a simplified expression to a name that carries its bounds; constants and names stay as they are.
 
-        `below`: what the launch guarantees the value to stay under, where index math cannot show it.
+        `below`: the launch guarantees 0 <= value < below, where index math cannot show it.
         """
         value = simplify(value)
         if value.op is Op.CONST or (value.op is Op.SYM and below is None):
@@ -68,7 +68,8 @@ class IrBuilder:
         limits = bounds(value)
         known = [limit for limit in (limits.hi, _less_one(below)) if limit is not None]
         hi = min(known, default=None)
-        variable = local_sym(self.unique(name), divisor=max(divisor(value), 1), lo=limits.lo, hi=hi)
+        lo = limits.lo if below is None else max(limits.lo or 0, 0)
+        variable = local_sym(self.unique(name), divisor=max(divisor(value), 1), lo=lo, hi=hi)
         self.append(Let(variable, value))
         return variable
 

@@ -12,6 +12,7 @@ from convloom.errors import IllegalProblem, IllegalType
 from convloom.expr import Expr, ExprLike, Truth, as_expr, bounds, prove, simplify, substitute
 from convloom.problem.geometry import Window, exact_pad_end, integer, valid_taps
 from convloom.problem.layout import Layout, overlaps_itself
+from convloom.problem.size_rules import SizeRule, open_rules
 
 
 class Direction(Enum):
@@ -62,7 +63,8 @@ class Conv:
 
     Channels are totals, dilation 1 is dense, a negative pad crops. `pad_end` follows: what exactly fits. A transposed
     convolution is BWD_D (its input is dst, its output src) and may have a bias, one value per channel of the output.
-    Sizes may be ints where the record is built. `name` is a label and takes no part in equality.
+    Sizes may be ints where the record is built. `rules` are what its maker demands of symbolic sizes, as that the kernel
+    fits. `name` is a label and takes no part in equality.
     IllegalProblem states the broken rule; of symbolic sizes only what is provably broken is an error.
     """
 
@@ -82,6 +84,7 @@ class Conv:
     dst: TensorSpec
     bias: DType | None = None
     scaling: Scaling = NO_SCALING
+    rules: tuple[SizeRule, ...] = ()
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -97,6 +100,7 @@ class Conv:
         check_groups(self.in_channels, self.out_channels, self.groups)
         _check_types(self)
         _check_layouts(self)
+        object.__setattr__(self, "rules", open_rules(self.rules))
 
     @property
     def rank(self) -> int:
@@ -180,6 +184,12 @@ class Conv:
         )
         return 2 * channels * math.prod(taps)
 
+    @property
+    def open_rules(self) -> tuple[SizeRule, ...]:
+        """What a call must check of symbolic sizes: `rules`, that groups divide the channels, that no size is negative."""
+        own = (*self.rules, *group_rules(self.in_channels, self.out_channels, self.groups))
+        return open_rules((*own, *map(not_negative, _named_sizes(self))))
+
     def replace_direction(self, direction: Direction) -> Conv:
         """The same geometry, types and layouts in another direction; a bias is dropped where it has no meaning."""
         bias = None if direction is Direction.BWD_W else self.bias
@@ -202,6 +212,7 @@ class Conv:
             src=spec(self.src),
             wei=spec(self.wei),
             dst=spec(self.dst),
+            rules=tuple([rule.bind(values) for rule in self.rules]),
         )
 
 
@@ -229,11 +240,15 @@ def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tu
             raise IllegalProblem(f"{name} must be at least 1 in every dimension; got {values}; give integers >= 1")
 
 
-def _check_sizes(conv: Conv) -> None:
+def _named_sizes(conv: Conv) -> list[tuple[str, Expr]]:
     sizes = [("batch", conv.batch), ("in_channels", conv.in_channels), ("out_channels", conv.out_channels)]
     sizes += [(f"in_spatial[{dim}]", extent) for dim, extent in enumerate(conv.in_spatial)]
     sizes += [(f"out_spatial[{dim}]", extent) for dim, extent in enumerate(conv.out_spatial)]
-    for name, size in sizes:
+    return sizes
+
+
+def _check_sizes(conv: Conv) -> None:
+    for name, size in _named_sizes(conv):
         check_size(name, size)
 
 
@@ -242,6 +257,24 @@ def check_size(name: str, size: Expr) -> None:
     highest = size.value if size.is_const else bounds(size).hi
     if highest is not None and highest < 0:
         raise IllegalProblem(f"{name} must not be negative; got {size}; allowed are sizes >= 0")
+
+
+def not_negative(named: tuple[str, Expr]) -> SizeRule:
+    """The rule that a named size is not negative."""
+    name, size = named
+    return SizeRule(size.ge(0), f"{name} = {size} must not be negative", "pass larger sizes")
+
+
+def group_rules(in_channels: Expr, out_channels: Expr, groups: Expr) -> list[SizeRule]:
+    """The rules that groups divide both channel counts."""
+    return [
+        SizeRule(
+            (channels % groups).eq(0),
+            f"groups must divide the channels; {name} is {channels} and groups {groups}",
+            "pass a number of channels that groups divide",
+        )
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels))
+    ]
 
 
 def check_groups(in_channels: Expr, out_channels: Expr, groups: Expr) -> None:

@@ -22,6 +22,7 @@ from convloom.problem.geometry import Window, input_extent, integer, output_exte
 from convloom.problem.layout import Layout, dense
 from convloom.problem.layout_tags import TensorKind, layout_from_tag, weights_layout
 from convloom.problem.output_layout import follow_order
+from convloom.problem.size_rules import SizeRule
 
 PerDimension: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 Padding: TypeAlias = PerDimension | Sequence[Sequence[SupportsIndex]] | Literal["same", "valid"] | str
@@ -110,12 +111,12 @@ def conv_problem(
         )
     pads = pad_pairs(padding, *shape)
     check_groups(as_expr(in_channels), as_expr(out_channels), as_expr(groups))
-    outputs = _convolved(in_spatial, shape, pads)
+    outputs, rules = _convolved(in_spatial, shape, pads)
     if out_spatial is not None:
         _check_outputs(out_spatial, outputs)
     shapes = _shapes(batch, in_channels, out_channels, groups, in_spatial, outputs, shape[0])
     specs = _specs(direction, shapes, groups, dtypes, layouts)
-    return _build(direction, shapes, groups, shape, pads, specs, bias, scaling, name)
+    return _build(direction, shapes, groups, shape, pads, specs, bias, scaling, rules, name)
 
 
 def conv_transpose_problem(
@@ -152,16 +153,17 @@ def conv_transpose_problem(
     extra = per_dimension("output_padding", output_padding, rank)
     _check_output_padding(extra, shape[1], shape[2])
     check_groups(as_expr(in_channels), as_expr(out_channels), as_expr(groups))
-    produced = _transposed(in_spatial, shape, pads, extra)
+    produced, rules = _transposed(in_spatial, shape, pads, extra)
     shapes = _shapes(batch, out_channels, in_channels, groups, produced, in_spatial, shape[0])
     order = (dtypes[2], dtypes[1], dtypes[0]), (layouts[2], layouts[1], layouts[0])
     specs = _specs(Direction.BWD_D, shapes, groups, *order)
-    return _build(Direction.BWD_D, shapes, groups, shape, pads, specs, bias, scaling, name)
+    return _build(Direction.BWD_D, shapes, groups, shape, pads, specs, bias, scaling, rules, name)
 
 
 Windows: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 Shapes: TypeAlias = dict[Role, tuple[Expr, ...]]
 Specs: TypeAlias = dict[Role, TensorSpec]
+Rules: TypeAlias = tuple[SizeRule, ...]
 
 
 def _taken_windows(kernel: Sequence[SupportsIndex], stride: PerDimension, dilation: PerDimension) -> Windows:
@@ -174,35 +176,40 @@ def _taken_windows(kernel: Sequence[SupportsIndex], stride: PerDimension, dilati
     return extents, steps, gaps
 
 
-def _convolved(in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads) -> tuple[Expr, ...]:
+def _convolved(in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads) -> tuple[tuple[Expr, ...], Rules]:
+    """Output extents, and the rule that the kernel fits where it depends on the sizes of a call."""
     found: list[Expr] = []
+    rules: list[SizeRule] = []
     for dim, (extent, kernel, stride, dilation, (begin, end)) in enumerate(zip(in_spatial, *shape, pads, strict=True)):
         window = Window(kernel, stride, dilation, begin)
-        outputs = output_extent(extent, window, end)
         padded = as_expr(extent) + (begin + end)
+        words = f"the kernel must fit the padded input; in spatial dimension {dim} the effective kernel {window.reach}"
+        remedy = "pad more or use a smaller kernel or dilation"
         if prove(padded.lt(window.reach)) is Truth.YES:
-            raise IllegalProblem(
-                f"the kernel must fit the padded input; in spatial dimension {dim} the effective kernel "
-                f"{window.reach} is larger than the padded input {padded}; pad more or use a smaller kernel or dilation"
-            )
-        found.append(outputs)
-    return tuple(found)
+            raise IllegalProblem(f"{words} is larger than the padded input {padded}; {remedy}")
+        rules.append(SizeRule(padded.ge(window.reach), f"{words} needs as large a padded input, {padded}", remedy))
+        found.append(output_extent(extent, window, end))
+    return tuple(found), tuple(rules)
 
 
 def _transposed(
     in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads, output_padding: tuple[int, ...]
-) -> tuple[Expr, ...]:
+) -> tuple[tuple[Expr, ...], Rules]:
+    """Output extents, and the rule that none is empty where it depends on the sizes of a call."""
     found: list[Expr] = []
+    rules: list[SizeRule] = []
     columns = zip(in_spatial, *shape, pads, output_padding, strict=True)
     for dim, (extent, kernel, stride, dilation, (begin, end), extra) in enumerate(columns):
         produced = input_extent(extent, Window(kernel, stride, dilation, begin), end) + extra
+        words = (
+            f"a transposed convolution's output must not be empty; spatial dimension {dim} computes to {produced} "
+            f"from input {extent} and padding {(begin, end)}"
+        )
         if prove(produced.ge(1)) is Truth.NO:
-            raise IllegalProblem(
-                f"a transposed convolution's output must not be empty; spatial dimension {dim} computes to {produced} "
-                f"from input {extent} and padding {(begin, end)}; pad less"
-            )
+            raise IllegalProblem(f"{words}; pad less")
+        rules.append(SizeRule(produced.ge(1), words, "pad less"))
         found.append(produced)
-    return tuple(found)
+    return tuple(found), tuple(rules)
 
 
 def _check_output_padding(extra: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> None:
@@ -278,6 +285,7 @@ def _build(
     specs: Specs,
     bias: DType | None,
     scaling: Scaling,
+    rules: Rules,
     name: str,
 ) -> Conv:
     batch, in_channels, *in_spatial = shapes[Role.SRC]
@@ -300,5 +308,6 @@ def _build(
         dst=specs[Role.DST],
         bias=bias,
         scaling=scaling,
+        rules=rules,
         name=name,
     )

@@ -17,7 +17,9 @@ from convloom.problem.conv import (
     check_size,
     check_types,
     constant,
+    not_negative,
 )
+from convloom.problem.size_rules import SizeRule, open_rules
 
 
 class BiasAxis(Enum):
@@ -89,6 +91,11 @@ class Gemm:
         sizes = (*self.batch, self.m, self.n, self.k)
         return 2 * math.prod([constant(size, "the number of operations") for size in sizes])
 
+    @property
+    def open_rules(self) -> tuple[SizeRule, ...]:
+        """What a call must check of symbolic sizes: that none is negative."""
+        return open_rules(map(not_negative, _named_sizes(self)))
+
     def bind(self, values: Mapping[Expr, ExprLike]) -> Gemm:
         """The problem with symbols replaced by values or other expressions."""
 
@@ -107,8 +114,11 @@ class Gemm:
         )
 
 
+def _named_sizes(gemm: Gemm) -> list[tuple[str, Expr]]:
+    batch = [(f"batch[{dim}]", extent) for dim, extent in enumerate(gemm.batch)]
+    return [*batch, ("m", gemm.m), ("n", gemm.n), ("k", gemm.k)]
+
+
 def _check_sizes(gemm: Gemm) -> None:
-    for dim, extent in enumerate(gemm.batch):
-        check_size(f"batch[{dim}]", extent)
-    for name, size in (("m", gemm.m), ("n", gemm.n), ("k", gemm.k)):
+    for name, size in _named_sizes(gemm):
         check_size(name, size)
