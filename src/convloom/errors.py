@@ -23,6 +23,10 @@ class NotYetSupported(ConvloomError, NotImplementedError):
     """A legal request that convloom does not implement yet."""
 
 
+class OutOfMemory(ConvloomError, MemoryError):
+    """A result does not fit the device's memory."""
+
+
 class Infeasible(ConvloomError):
     """A plan given by hand cannot be built for this problem and target."""
 

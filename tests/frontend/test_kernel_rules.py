@@ -51,7 +51,7 @@ def test_padding_and_dilation_count():
 def test_a_transposed_output_must_not_be_empty():
     kernel = kernel_over(convloom.conv_transpose_problem, padding=4, stride=2)
     assert conditions(kernel) == ["h >= 1", "h >= 4"]
-    with pytest.raises(IllegalProblem, match="output must not be empty.*h >= 4; got h = 3"):
+    with pytest.raises(IllegalProblem, match=r"output must not be empty.*h >= 4; got h = 3"):
         kernel(ones(2, 3, 3), ones(3, 4, 3))
     assert kernel(ones(2, 3, 4), ones(3, 4, 3)).shape == (2, 4, 1)
 
@@ -60,6 +60,6 @@ def test_groups_must_divide_the_channels():
     """With 3 channels in 2 groups the third channel was ignored."""
     kernel = kernel_over(in_channels=convloom.dim("c"), in_spatial=(5,), groups=2)
     assert conditions(kernel)[:2] == ["c >= 1", "c % 2 == 0"]
-    with pytest.raises(IllegalProblem, match="groups must divide the channels.*c % 2 == 0; got c = 3"):
+    with pytest.raises(IllegalProblem, match=r"groups must divide the channels.*c % 2 == 0; got c = 3"):
         kernel(ones(2, 3, 5), ones(4, 1, 3))
     assert (kernel(ones(2, 4, 5), ones(4, 2, 3)) == 6).all()

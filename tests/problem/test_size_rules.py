@@ -48,7 +48,7 @@ def test_groups_divide_symbolic_channels():
 
 def test_bound_sizes_must_keep_the_rules():
     assert problem().bind({H: 3}).open_rules == ()
-    with pytest.raises(IllegalProblem, match="effective kernel 3 needs as large a padded input, h; .* pad more"):
+    with pytest.raises(IllegalProblem, match=r"effective kernel 3 needs as large a padded input, h; .* pad more"):
         problem().bind({H: 2})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convloom.dtypes import DType, dtype_of_numpy
-from convloom.errors import IllegalProblem, IllegalType
+from convloom.errors import IllegalProblem, IllegalType, OutOfMemory
 from convloom.frontend import cupy_arrays, dlpack, opencl_arrays, torch_arrays
 from convloom.frontend.tensor import Tensor, check_alignment, whole_strides
 
@@ -86,7 +86,13 @@ def _learn(name: str, key: tuple[np.dtype[Any], tuple[int, ...]]) -> tuple[DType
 
 def _allocate_numpy(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> NDArray[Any]:
     extent = 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
-    storage = np.empty(0 if 0 in shape else extent, dtype.numpy)
+    try:
+        storage = np.empty(0 if 0 in shape else extent, dtype.numpy)
+    except (MemoryError, ValueError):  # ValueError: more bytes than NumPy counts
+        raise OutOfMemory(
+            f"a result must fit the memory; got shape {shape} of {dtype}, {extent * dtype.nbytes} bytes; "
+            "compute smaller parts, or pass out="
+        ) from None
     return np.ndarray(shape, dtype.numpy, storage, 0, [stride * dtype.nbytes for stride in strides])
 
 

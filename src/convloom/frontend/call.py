@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from convloom.dtypes import S32, DType
-from convloom.errors import IllegalProblem
+from convloom.errors import IllegalProblem, IllegalType
 from convloom.frontend.arrays import family_of
 from convloom.frontend.compile import compile
+from convloom.frontend.factors import real_factor
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.tensor import Tensor
 from convloom.problem.conv import Scaling
-from convloom.problem.geometry import integer
+from convloom.problem.given import check_kind, integer
 from convloom.problem.layout import Layout, plain
 from convloom.problem.reference import Problem
 
@@ -58,6 +61,7 @@ _kernels: dict[Any, Kernel] = {}
 
 def run(operation: Operation, first: Any, second: Any, bias: Any, arguments: tuple[Any, ...], options: Options) -> Any:
     """Runs an operation on arrays; a repeated call finds its kernel by the description of arrays and arguments."""
+    check_options(options)
     names = operation.names
     family = family_of(names[0], first)
     tensors = [family.adapt(names[0], first), family_of(names[1], second).adapt(names[1], second)]
@@ -110,22 +114,34 @@ def tensor_key(tensor: Tensor) -> tuple[Any, ...]:
 
 def factors(options: Options) -> tuple[float, float]:
     """The factors alpha and beta; IllegalProblem for an old result that is not there, or for beta with accumulate."""
-    beta = options.beta
-    if options.accumulate:
-        if beta not in (0.0, 1.0):
+    alpha, beta = real_factor("alpha", options.alpha), real_factor("beta", options.beta)
+    if options.accumulate is not False:
+        if not isinstance(options.accumulate, bool | np.bool_):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise IllegalType(f"accumulate must be True or False; got {options.accumulate!r}; give one of them")
+        if options.accumulate and beta not in (0.0, 1.0):
             raise IllegalProblem(f"accumulate means beta=1; got accumulate=True and beta={beta}; give one of them")
-        beta = 1.0
+        beta = 1.0 if options.accumulate else beta
     if beta != 0.0 and options.out is None:
         raise IllegalProblem(f"beta and accumulate need an old result; got beta={beta} and no out; pass out=")
-    return float(options.alpha), float(beta)
+    return alpha, beta
 
 
 def compiled(problem: Problem, device: str, options: Options) -> Kernel:
-    """The kernel of a problem as the options want it; IllegalProblem for a negative max_workspace."""
+    """The kernel of a problem as the options want it."""
     limit = options.max_workspace
-    if limit is not None:
-        limit = integer("max_workspace", limit)
     return compile(problem, device, options.plan, deterministic=options.deterministic, max_workspace=limit)
+
+
+def check_options(options: Options) -> None:
+    """IllegalType for options of wrong types; IllegalProblem for a negative workspace."""
+    if options.plan is not None:
+        check_kind("plan", options.plan, str, "None or a plan's text, as kernel.plan prints it")
+    if options.device is not None:
+        check_kind("device", options.device, str, "None or the name of a device, as 'cpu'")
+    check_kind("deterministic", options.deterministic, bool, "True or False")
+    limit = options.max_workspace
+    if limit is not None and integer("max_workspace", limit) < 0:
+        raise IllegalProblem(f"max_workspace is a number of bytes >= 0; got {limit}; 0 always works")
 
 
 def _find_kernel(operation: Operation, described: Described, arguments: tuple[Any, ...], options: Options) -> Kernel:

@@ -12,6 +12,7 @@ from convloom.frontend.kernel import Kernel
 from convloom.plan.policy import Policy
 from convloom.problem.conv import Conv
 from convloom.problem.gemm import Gemm
+from convloom.problem.given import check_kind, integer
 from convloom.problem.reference import Problem
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.device import device_named
@@ -48,8 +49,12 @@ def compile(
     """
     if not isinstance(problem, Conv | Gemm):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise IllegalType(f"a problem is a Conv or a Gemm; got {type(problem).__name__}; build one of these")
+    if plan is not None:
+        check_kind("plan", plan, str, "None or a plan's text, as kernel.plan prints it")
+    check_kind("device", device, str | Device, "a device or its name, as 'cpu'")
     found = device_named(device) if isinstance(device, str) else device
-    policy = Policy(deterministic, max_workspace)
+    check_kind("deterministic", deterministic, bool, "True or False")
+    policy = Policy(deterministic, None if max_workspace is None else integer("max_workspace", max_workspace))
     return _kernels.get(_Key(problem, found, target_for(found), plan, policy), _make)
 
 

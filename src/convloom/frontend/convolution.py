@@ -11,9 +11,10 @@ from convloom.errors import IllegalProblem
 from convloom.expr import Expr, const
 from convloom.frontend.call import Described, Operation, Options, check_bias_shape, layout_of, result_dtype, run
 from convloom.frontend.tensor import Tensor
-from convloom.problem.conv import Conv, Direction, Scaling, TensorSpec, check_groups
+from convloom.problem.checks import check_groups, check_result_layout
+from convloom.problem.conv import Conv, Direction, Scaling, TensorSpec
 from convloom.problem.conv_arguments import Padding, PerDimension, conv_problem, conv_transpose_problem
-from convloom.problem.geometry import integer
+from convloom.problem.given import integer, integers
 from convloom.problem.layout import Layout
 
 _RANKS = (3, 4, 5)
@@ -110,7 +111,7 @@ def conv_input_grad(
     grad_out.
     """
     options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
-    return run(_INPUT_GRAD, grad_out, w, None, (tuple(input_size), stride, padding, dilation, groups), options)
+    return run(_INPUT_GRAD, grad_out, w, None, (input_size, stride, padding, dilation, groups), options)
 
 
 def conv_weight_grad(
@@ -138,7 +139,7 @@ def conv_weight_grad(
     `weight_shape`. Everything else as in `conv`.
     """
     options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
-    return run(_WEIGHT_GRAD, x, grad_out, None, (tuple(weight_shape), stride, padding, dilation, groups), options)
+    return run(_WEIGHT_GRAD, x, grad_out, None, (weight_shape, stride, padding, dilation, groups), options)
 
 
 # --- from arrays to problems ----------------------------------------------------------------------------------------
@@ -313,6 +314,8 @@ def _check_gradient(grad: Tensor, batch: int, channels: int) -> None:
 def _check_result(out: Tensor | None, shape: tuple[int, ...]) -> None:
     if out is not None and out.shape != shape:
         raise IllegalProblem(f"out must have the result's shape {shape}; got {out.shape}; pass an array of that shape")
+    if out is not None:
+        check_result_layout("out", layout_of(out), tuple(map(const, shape)))
 
 
 def _result_spec(out: Tensor, shape: tuple[Expr, ...]) -> TensorSpec:
@@ -320,7 +323,7 @@ def _result_spec(out: Tensor, shape: tuple[Expr, ...]) -> TensorSpec:
     return TensorSpec(out.dtype, layout_of(out))
 
 
-def _input_shape(size: tuple[Any, ...], grad: Tensor, w: Tensor, groups: int) -> tuple[int, ...]:
+def _input_shape(size: Any, grad: Tensor, w: Tensor, groups: int) -> tuple[int, ...]:
     shape = _shape("input_size", size)
     if len(shape) == len(w.shape) - 2:
         return (grad.shape[0], w.shape[1] * groups, *shape)
@@ -332,8 +335,11 @@ def _input_shape(size: tuple[Any, ...], grad: Tensor, w: Tensor, groups: int) ->
     return shape
 
 
-def _shape(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple([integer(name, size) for size in sizes])
+def _shape(name: str, given: Any) -> tuple[int, ...]:
+    shape = integers(name, given)
+    if min(shape, default=0) < 0:
+        raise IllegalProblem(f"{name} must hold no negative sizes; got {shape}; give sizes >= 0")
+    return shape
 
 
 def _layout(out: Tensor | None) -> Layout | None:

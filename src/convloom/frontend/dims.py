@@ -7,7 +7,7 @@ from keyword import iskeyword
 
 from convloom.errors import IllegalProblem, IllegalType
 from convloom.expr import Expr, sym
-from convloom.problem.geometry import integer
+from convloom.problem.given import integer
 
 TYPICAL_SIZE = 64
 """The hint of a dim without one."""

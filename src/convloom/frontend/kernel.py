@@ -12,6 +12,7 @@ from convloom.dtypes import S32, DType
 from convloom.errors import IllegalProblem, IllegalType
 from convloom.frontend.arrays import Family, family_of
 from convloom.frontend.dims import check_symbols, fact_texts
+from convloom.frontend.factors import real_factor
 from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.frontend.overlap import Reach, check_apart, reach_of
 from convloom.frontend.size_solver import SizeSolver, Values, compile_values
@@ -105,7 +106,7 @@ class Kernel:
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What the preferred variant asks of a call: declared facts, rules of the operation, what its plan relies on."""
+        """What the preferred variant asks of a call: declared facts, the operation's rules, what its plan relies on."""
         declared = [
             Requirement(text, f"{symbol.name} was declared so")
             for symbol in self._terms.symbols
@@ -169,8 +170,9 @@ class Kernel:
         returns at once.
         IllegalProblem names the rule, value and remedy; IllegalType where an argument's type or dtype is wrong.
         """
+        alpha, beta = real_factor("alpha", alpha), real_factor("beta", beta)
         if self._has_factors or alpha != 1.0 or beta != 0.0:
-            return self._scaled(alpha, beta, out)._run(first, second, bias, out, (float(alpha), float(beta)), stream)
+            return self._scaled(alpha, beta, out)._run(first, second, bias, out, (alpha, beta), stream)
         return self._run(first, second, bias, out, _NO_FACTORS, stream)
 
     def _run(self, first: Any, second: Any, bias: Any, out: Any, factors: tuple[float, float], stream: Any) -> Any:

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from convloom.dtypes import DType
 from convloom.errors import IllegalProblem
+from convloom.expr import const
 from convloom.frontend.arrays import family_of
 from convloom.frontend.call import (
     Described,
     Options,
     adapted_result,
     check_bias_dense,
+    check_options,
     common_device,
     compiled,
     factors,
@@ -22,6 +24,7 @@ from convloom.frontend.call import (
 )
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.tensor import Tensor
+from convloom.problem.checks import check_result_layout
 from convloom.problem.conv import Scaling, TensorSpec
 from convloom.problem.gemm import BiasAxis, Gemm
 from convloom.problem.layout import dense, plain
@@ -66,6 +69,7 @@ def gemm(
     `conv`.
     """
     options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
+    check_options(options)
     family = family_of("a", a)
     left, right = family.adapt("a", a), family_of("b", b).adapt("b", b)
     addend = None if bias is None else family_of("bias", bias).adapt("bias", bias)
@@ -193,6 +197,7 @@ def _is_kept(place: int, arrays: Described) -> bool:
 def _result_strides(out: Tensor, shape: tuple[int, ...], kept: list[int], whole: tuple[int, ...]) -> list[int]:
     if out.shape != shape:
         raise IllegalProblem(f"out must have the result's shape {shape}; got {out.shape}; pass an array of that shape")
+    check_result_layout("out", layout_of(out), tuple(map(const, shape)))
     given = [stride.value for stride in layout_of(out).strides]
     strides = [1] * len(whole)
     for dim, stride in zip(kept, given, strict=True):

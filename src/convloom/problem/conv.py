@@ -7,11 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from convloom.dtypes import F32, F64, S8, S32, U8, DType, accumulator
-from convloom.errors import IllegalProblem, IllegalType
-from convloom.expr import Expr, ExprLike, Truth, as_expr, bounds, prove, simplify, substitute
-from convloom.problem.geometry import Window, exact_pad_end, integer, valid_taps
-from convloom.problem.layout import Layout, overlaps_itself
+from convloom.dtypes import DType, accumulator
+from convloom.errors import IllegalProblem
+from convloom.expr import Expr, ExprLike, as_expr, simplify, substitute
+from convloom.problem.checks import (
+    check_groups,
+    check_result_layout,
+    check_size,
+    check_storage,
+    check_types,
+    check_windows,
+    group_rules,
+    not_negative,
+)
+from convloom.problem.geometry import Window, exact_pad_end, valid_taps
+from convloom.problem.given import check_kind, check_largest, integers, size, sizes
+from convloom.problem.layout import Layout
 from convloom.problem.size_rules import SizeRule, open_rules
 
 
@@ -45,6 +56,10 @@ class TensorSpec:
     dtype: DType
     layout: Layout
 
+    def __post_init__(self) -> None:
+        check_kind("dtype", self.dtype, DType, "an element type, as convloom.dtypes.F32")
+        check_kind("layout", self.layout, Layout, "a Layout, as convloom.problem.layout.dense(shape) makes one")
+
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
@@ -52,6 +67,10 @@ class Scaling:
 
     alpha: bool = False
     beta: bool = False
+
+    def __post_init__(self) -> None:
+        check_kind("alpha", self.alpha, bool, "True or False: whether calls pass it")
+        check_kind("beta", self.beta, bool, "True or False: whether calls pass it")
 
 
 NO_SCALING = Scaling()
@@ -63,8 +82,8 @@ class Conv:
 
     Channels are totals, dilation 1 is dense, a negative pad crops. `pad_end` follows: what exactly fits. A transposed
     convolution is BWD_D (its input is dst, its output src) and may have a bias, one value per channel of the output.
-    Sizes may be ints where the record is built. `rules` are what its maker demands of symbolic sizes, as that the kernel
-    fits. `name` is a label and takes no part in equality.
+    Sizes may be ints where the record is built. `rules` are what its maker demands of symbolic sizes, as that the
+    kernel fits. `name` is a label and takes no part in equality.
     IllegalProblem states the broken rule; of symbolic sizes only what is provably broken is an error.
     """
 
@@ -88,18 +107,20 @@ class Conv:
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        for size in ("batch", "in_channels", "out_channels", "groups"):
-            object.__setattr__(self, size, as_expr(getattr(self, size)))
-        for extents in ("in_spatial", "out_spatial"):
-            object.__setattr__(self, extents, tuple([as_expr(extent) for extent in getattr(self, extents)]))
-        for numbers in ("kernel", "stride", "dilation", "pad_begin"):
-            object.__setattr__(self, numbers, tuple([integer(numbers, value) for value in getattr(self, numbers)]))
+        for name in ("batch", "in_channels", "out_channels", "groups"):
+            object.__setattr__(self, name, size(name, getattr(self, name)))
+        for name in ("in_spatial", "out_spatial"):
+            object.__setattr__(self, name, sizes(name, getattr(self, name)))
+        for name in ("kernel", "stride", "dilation", "pad_begin"):
+            object.__setattr__(self, name, integers(name, getattr(self, name)))
+        _check_kinds(self)
         _check_ranks(self)
         check_windows(self.kernel, self.stride, self.dilation)
         _check_sizes(self)
         check_groups(self.in_channels, self.out_channels, self.groups)
         _check_types(self)
         _check_layouts(self)
+        _check_storage(self)
         object.__setattr__(self, "rules", open_rules(self.rules))
 
     @property
@@ -186,7 +207,7 @@ class Conv:
 
     @property
     def open_rules(self) -> tuple[SizeRule, ...]:
-        """What a call must check of symbolic sizes: `rules`, that groups divide the channels, that no size is negative."""
+        """What a call must check of symbolic sizes: `rules`, that groups divide channels, that no size is negative."""
         own = (*self.rules, *group_rules(self.in_channels, self.out_channels, self.groups))
         return open_rules((*own, *map(not_negative, _named_sizes(self))))
 
@@ -223,6 +244,20 @@ def constant(size: Expr, purpose: str) -> int:
     return size.value
 
 
+def _check_kinds(conv: Conv) -> None:
+    check_kind("direction", conv.direction, Direction, "a Direction, as Direction.FWD")
+    for role in Role:
+        check_kind(role.value, conv.spec(role), TensorSpec, "a TensorSpec(dtype, layout)")
+    check_epilogue_kinds(conv.bias, conv.scaling)
+
+
+def check_epilogue_kinds(bias: DType | None, scaling: Scaling) -> None:
+    """IllegalType for a bias that is no element type, or a scaling that is no Scaling."""
+    if bias is not None:
+        check_kind("bias", bias, DType, "None or an element type, as convloom.dtypes.F32")
+    check_kind("scaling", scaling, Scaling, "a Scaling(alpha, beta)")
+
+
 def _check_ranks(conv: Conv) -> None:
     rank = len(conv.kernel)
     if not 1 <= rank <= 3:
@@ -233,13 +268,6 @@ def _check_ranks(conv: Conv) -> None:
             raise IllegalProblem(f"{name} needs one value per kernel dimension ({rank}); got {given}; give {rank}")
 
 
-def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> None:
-    """IllegalProblem unless kernel, stride and dilation are at least 1 everywhere."""
-    for name, values in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
-        if min(values) < 1:
-            raise IllegalProblem(f"{name} must be at least 1 in every dimension; got {values}; give integers >= 1")
-
-
 def _named_sizes(conv: Conv) -> list[tuple[str, Expr]]:
     sizes = [("batch", conv.batch), ("in_channels", conv.in_channels), ("out_channels", conv.out_channels)]
     sizes += [(f"in_spatial[{dim}]", extent) for dim, extent in enumerate(conv.in_spatial)]
@@ -248,46 +276,8 @@ def _named_sizes(conv: Conv) -> list[tuple[str, Expr]]:
 
 
 def _check_sizes(conv: Conv) -> None:
-    for name, size in _named_sizes(conv):
-        check_size(name, size)
-
-
-def check_size(name: str, size: Expr) -> None:
-    """IllegalProblem if the size is known to be negative."""
-    highest = size.value if size.is_const else bounds(size).hi
-    if highest is not None and highest < 0:
-        raise IllegalProblem(f"{name} must not be negative; got {size}; allowed are sizes >= 0")
-
-
-def not_negative(named: tuple[str, Expr]) -> SizeRule:
-    """The rule that a named size is not negative."""
-    name, size = named
-    return SizeRule(size.ge(0), f"{name} = {size} must not be negative", "pass larger sizes")
-
-
-def group_rules(in_channels: Expr, out_channels: Expr, groups: Expr) -> list[SizeRule]:
-    """The rules that groups divide both channel counts."""
-    return [
-        SizeRule(
-            (channels % groups).eq(0),
-            f"groups must divide the channels; {name} is {channels} and groups {groups}",
-            "pass a number of channels that groups divide",
-        )
-        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels))
-    ]
-
-
-def check_groups(in_channels: Expr, out_channels: Expr, groups: Expr) -> None:
-    """IllegalProblem unless groups may be positive and may divide both channel counts."""
-    highest = bounds(groups).hi
-    if highest is not None and highest < 1:
-        raise IllegalProblem(f"groups must be positive; got {groups}; allowed are divisors of both channel counts")
-    for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
-        if prove((channels % groups).eq(0)) is Truth.NO:
-            raise IllegalProblem(
-                f"groups must divide the channels; {name}={channels} is not divisible by groups={groups}; "
-                f"use a common divisor of {in_channels} and {out_channels}"
-            )
+    for name, extent in _named_sizes(conv):
+        check_size(name, extent)
 
 
 def _check_types(conv: Conv) -> None:
@@ -299,38 +289,14 @@ def _check_types(conv: Conv) -> None:
         )
 
 
-def check_types(a: DType, b: DType, result: DType, bias: DType | None) -> None:
-    """IllegalType unless a product of a and b may be stored as `result`, with this bias added."""
-    if S32 in (a, b) or a.is_float is not b.is_float:
-        raise IllegalType(f"operands must be two float types or two of s8, u8; got {a} and {b}; convert one of them")
-    if F64 in (a, b, result) and not a is b is result:
-        raise IllegalType(f"f64 goes with f64 alone; got {a} x {b} -> {result}; convert the tensors to one type")
-    if a.is_float and result not in (S8, U8) and not result.is_float:
-        raise IllegalType(f"float products are stored as a float type, s8 or u8; got {result}; choose one of these")
-    if bias is not None:
-        _check_bias(a, bias)
-
-
-def _check_bias(operand: DType, bias: DType) -> None:
-    if operand.is_float and not bias.is_float:
-        raise IllegalType(f"the bias of float operands must be a float type; got {bias}; convert it")
-    if not operand.is_float and bias not in (F32, S32):
-        raise IllegalType(f"the bias of 8-bit operands must be f32 or s32; got {bias}; convert it")
-
-
 def _check_layouts(conv: Conv) -> None:
     for role in Role:
         conv.spec(role).layout.check_rank(conv.rank + 2)
     check_result_layout(conv.result.value, conv.spec(conv.result).layout, conv.shape(conv.result))
 
 
-def check_result_layout(name: str, layout: Layout, shape: tuple[Expr, ...]) -> None:
-    """IllegalProblem if two elements of a produced tensor share memory."""
-    if any(extent.is_const and extent.value == 0 for extent in shape):
-        return
-    if overlaps_itself(layout, shape):
-        strides, extents = list(map(str, layout.strides)), list(map(str, shape))
-        raise IllegalProblem(
-            f"elements of an output must not share memory; {name} has strides {strides} for shape {extents}; "
-            "give it strides without overlap"
-        )
+def _check_storage(conv: Conv) -> None:
+    check_largest(("pad_begin", pad) for pad in conv.pad_begin)
+    check_largest(("pad_end", pad.value) for pad in conv.pad_end if pad.is_const)
+    for role in Role:
+        check_storage(role.value, conv.spec(role).layout, conv.shape(role))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, SupportsIndex, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, cast
 
 from convloom.dtypes import F32, DType
-from convloom.errors import IllegalProblem
-from convloom.expr import Expr, ExprLike, Truth, as_expr, prove
+from convloom.errors import IllegalProblem, IllegalType
+from convloom.expr import Expr, ExprLike, Truth, const, prove
+from convloom.problem.checks import check_groups, check_size, check_windows
 from convloom.problem.conv import (
     NO_SCALING,
     Conv,
@@ -15,27 +16,26 @@ from convloom.problem.conv import (
     Role,
     Scaling,
     TensorSpec,
-    check_groups,
-    check_windows,
 )
-from convloom.problem.geometry import Window, input_extent, integer, output_extent
+from convloom.problem.geometry import Window, input_extent, output_extent
+from convloom.problem.given import Integers, check_kind, check_largest, integer, integers, listed, size, sizes
 from convloom.problem.layout import Layout, dense
 from convloom.problem.layout_tags import TensorKind, layout_from_tag, weights_layout
 from convloom.problem.output_layout import follow_order
 from convloom.problem.size_rules import SizeRule
 
-PerDimension: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
-Padding: TypeAlias = PerDimension | Sequence[Sequence[SupportsIndex]] | Literal["same", "valid"] | str
-Pair: TypeAlias = Sequence[SupportsIndex] | SupportsIndex
+PerDimension: TypeAlias = SupportsIndex | Integers
+Padding: TypeAlias = PerDimension | Sequence[Integers] | Literal["same", "valid"] | str
 LayoutLike: TypeAlias = Layout | str | None
 Pads: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def per_dimension(name: str, value: PerDimension, rank: int) -> tuple[int, ...]:
-    """One int for all dimensions, or one each. IllegalProblem for another number of values."""
-    if not isinstance(value, Sequence):
-        return (integer(name, value),) * rank
-    values = tuple([integer(name, item) for item in value])
+    """One int for all dimensions, or one each, as a sequence or a 1-D array. IllegalProblem for another number."""
+    items = listed(value)
+    if items is None:
+        return (integer(name, cast("SupportsIndex", value)),) * rank
+    values = tuple([integer(name, item) for item in items])
     if len(values) == 1:
         return values * rank
     if len(values) != rank:
@@ -53,13 +53,17 @@ def pad_pairs(padding: Padding, kernel: tuple[int, ...], stride: tuple[int, ...]
     rank = len(kernel)
     if isinstance(padding, str):
         return _named_pads(padding, kernel, stride, dilation)
-    if isinstance(padding, Sequence) and any(isinstance(item, Sequence) for item in padding):
-        return _given_pairs(cast("Sequence[Pair]", padding), rank)
-    return tuple([(pad, pad) for pad in per_dimension("padding", cast("PerDimension", padding), rank)])
+    items = listed(padding)
+    if items is not None and any(listed(item) is not None for item in items):
+        pads = _given_pairs(items, rank)
+    else:
+        pads = tuple([(pad, pad) for pad in per_dimension("padding", cast("PerDimension", padding), rank)])
+    check_largest(("padding", pad) for pair in pads for pad in pair)
+    return pads
 
 
-def _given_pairs(padding: Sequence[Pair], rank: int) -> Pads:
-    pairs = [pair for pair in padding if isinstance(pair, Sequence) and len(pair) == 2]
+def _given_pairs(padding: list[Any], rank: int) -> Pads:
+    pairs = [pair for pair in map(listed, padding) if pair is not None and len(pair) == 2]
     if len(padding) != rank or len(pairs) != rank:
         raise IllegalProblem(
             f"padding must be one (begin, end) pair per spatial dimension ({rank}); got {padding!r}; give {rank} pairs"
@@ -103,20 +107,16 @@ def conv_problem(
     given, must agree with it. A layout is a Layout, a tag, or None: dense for what is read, and for the result the
     dimension order of the input (see `output_layout`). IllegalProblem names the dimension that does not fit.
     """
+    check_kind("direction", direction, Direction, "a Direction, as Direction.FWD")
     shape = _taken_windows(kernel, stride, dilation)
-    rank = len(shape[0])
-    if len(in_spatial) != rank:
-        raise IllegalProblem(
-            f"input and kernel must have as many spatial dimensions; got {len(in_spatial)} and {rank}; reshape one"
-        )
+    taken = _taken_sizes(batch, in_channels, out_channels, groups, in_spatial, len(shape[0]))
     pads = pad_pairs(padding, *shape)
-    check_groups(as_expr(in_channels), as_expr(out_channels), as_expr(groups))
-    outputs, rules = _convolved(in_spatial, shape, pads)
+    outputs, rules = _convolved(taken.spatial, shape, pads)
     if out_spatial is not None:
-        _check_outputs(out_spatial, outputs)
-    shapes = _shapes(batch, in_channels, out_channels, groups, in_spatial, outputs, shape[0])
-    specs = _specs(direction, shapes, groups, dtypes, layouts)
-    return _build(direction, shapes, groups, shape, pads, specs, bias, scaling, rules, name)
+        _check_outputs(sizes("out_spatial", out_spatial), outputs)
+    shapes = _shapes(taken.batch, taken.inputs, taken.outputs, taken.groups, taken.spatial, outputs, shape[0])
+    specs = _specs(direction, shapes, taken.groups, _three("dtypes", dtypes), _three("layouts", layouts))
+    return _build(direction, shapes, taken.groups, shape, pads, specs, bias, scaling, rules, name)
 
 
 def conv_transpose_problem(
@@ -144,20 +144,15 @@ def conv_transpose_problem(
     IllegalProblem names the dimension whose output is empty or whose output_padding is out of range.
     """
     shape = _taken_windows(kernel, stride, dilation)
-    rank = len(shape[0])
-    if len(in_spatial) != rank:
-        raise IllegalProblem(
-            f"input and kernel must have as many spatial dimensions; got {len(in_spatial)} and {rank}; reshape one"
-        )
+    taken = _taken_sizes(batch, in_channels, out_channels, groups, in_spatial, len(shape[0]))
     pads = pad_pairs(padding, *shape)
-    extra = per_dimension("output_padding", output_padding, rank)
+    extra = per_dimension("output_padding", output_padding, len(shape[0]))
     _check_output_padding(extra, shape[1], shape[2])
-    check_groups(as_expr(in_channels), as_expr(out_channels), as_expr(groups))
-    produced, rules = _transposed(in_spatial, shape, pads, extra)
-    shapes = _shapes(batch, out_channels, in_channels, groups, produced, in_spatial, shape[0])
-    order = (dtypes[2], dtypes[1], dtypes[0]), (layouts[2], layouts[1], layouts[0])
-    specs = _specs(Direction.BWD_D, shapes, groups, *order)
-    return _build(Direction.BWD_D, shapes, groups, shape, pads, specs, bias, scaling, rules, name)
+    produced, rules = _transposed(taken.spatial, shape, pads, extra)
+    shapes = _shapes(taken.batch, taken.outputs, taken.inputs, taken.groups, produced, taken.spatial, shape[0])
+    backward = _three("dtypes", dtypes)[::-1], _three("layouts", layouts)[::-1]
+    specs = _specs(Direction.BWD_D, shapes, taken.groups, *backward)
+    return _build(Direction.BWD_D, shapes, taken.groups, shape, pads, specs, bias, scaling, rules, name)
 
 
 Windows: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -167,7 +162,7 @@ Rules: TypeAlias = tuple[SizeRule, ...]
 
 
 def _taken_windows(kernel: Sequence[SupportsIndex], stride: PerDimension, dilation: PerDimension) -> Windows:
-    extents = tuple([integer("kernel", extent) for extent in kernel])
+    extents = integers("kernel", kernel)
     rank = len(extents)
     if not 1 <= rank <= 3:
         raise IllegalProblem(f"a convolution has 1 to 3 spatial dimensions; got kernel {extents}; reshape the tensors")
@@ -176,13 +171,51 @@ def _taken_windows(kernel: Sequence[SupportsIndex], stride: PerDimension, dilati
     return extents, steps, gaps
 
 
-def _convolved(in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads) -> tuple[tuple[Expr, ...], Rules]:
+class _Sizes(NamedTuple):
+    batch: Expr
+    inputs: Expr
+    outputs: Expr
+    groups: Expr
+    spatial: tuple[Expr, ...]
+
+
+def _taken_sizes(
+    batch: ExprLike,
+    in_channels: ExprLike,
+    out_channels: ExprLike,
+    groups: ExprLike,
+    in_spatial: Sequence[ExprLike],
+    rank: int,
+) -> _Sizes:
+    """The sizes as expressions; IllegalProblem for negative ones, or groups that do not divide the channels."""
+    scalars = {"batch": batch, "in_channels": in_channels, "out_channels": out_channels}
+    taken = {name: size(name, value) for name, value in scalars.items()}
+    spatial = sizes("in_spatial", in_spatial)
+    for name, extent in (*taken.items(), *((f"in_spatial[{dim}]", extent) for dim, extent in enumerate(spatial))):
+        check_size(name, extent)
+    if len(spatial) != rank:
+        raise IllegalProblem(
+            f"input and kernel must have as many spatial dimensions; got {len(spatial)} and {rank}; reshape one"
+        )
+    count = size("groups", groups)
+    check_groups(taken["in_channels"], taken["out_channels"], count)
+    return _Sizes(taken["batch"], taken["in_channels"], taken["out_channels"], count, spatial)
+
+
+def _three(name: str, given: Sequence[Any]) -> tuple[Any, Any, Any]:
+    items = listed(given)
+    if items is None or len(items) != 3:
+        raise IllegalType(f"{name} must be a sequence of three, one for each tensor; got {given!r}; give three")
+    return items[0], items[1], items[2]
+
+
+def _convolved(in_spatial: Sequence[Expr], shape: Windows, pads: Pads) -> tuple[tuple[Expr, ...], Rules]:
     """Output extents, and the rule that the kernel fits where it depends on the sizes of a call."""
     found: list[Expr] = []
     rules: list[SizeRule] = []
     for dim, (extent, kernel, stride, dilation, (begin, end)) in enumerate(zip(in_spatial, *shape, pads, strict=True)):
         window = Window(kernel, stride, dilation, begin)
-        padded = as_expr(extent) + (begin + end)
+        padded = extent + (begin + end)
         words = f"the kernel must fit the padded input; in spatial dimension {dim} the effective kernel {window.reach}"
         remedy = "pad more or use a smaller kernel or dilation"
         if prove(padded.lt(window.reach)) is Truth.YES:
@@ -193,7 +226,7 @@ def _convolved(in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads) -> tu
 
 
 def _transposed(
-    in_spatial: Sequence[ExprLike], shape: Windows, pads: Pads, output_padding: tuple[int, ...]
+    in_spatial: Sequence[Expr], shape: Windows, pads: Pads, output_padding: tuple[int, ...]
 ) -> tuple[tuple[Expr, ...], Rules]:
     """Output extents, and the rule that none is empty where it depends on the sizes of a call."""
     found: list[Expr] = []
@@ -207,6 +240,8 @@ def _transposed(
         )
         if prove(produced.ge(1)) is Truth.NO:
             raise IllegalProblem(f"{words}; pad less")
+        if produced.is_const:
+            check_largest(((f"the output's extent in spatial dimension {dim}", produced.value),))
         rules.append(SizeRule(produced.ge(1), words, "pad less"))
         found.append(produced)
     return tuple(found), tuple(rules)
@@ -221,7 +256,7 @@ def _check_output_padding(extra: tuple[int, ...], stride: tuple[int, ...], dilat
             )
 
 
-def _check_outputs(given: Sequence[ExprLike], computed: tuple[Expr, ...]) -> None:
+def _check_outputs(given: Sequence[Expr], computed: tuple[Expr, ...]) -> None:
     if len(given) != len(computed):
         raise IllegalProblem(
             f"the output needs {len(computed)} spatial dimensions; got {len(given)}; give one extent for each"
@@ -235,26 +270,25 @@ def _check_outputs(given: Sequence[ExprLike], computed: tuple[Expr, ...]) -> Non
 
 
 def _shapes(
-    batch: ExprLike,
-    in_channels: ExprLike,
-    out_channels: ExprLike,
-    groups: ExprLike,
-    in_spatial: Sequence[ExprLike],
-    out_spatial: Sequence[ExprLike],
+    batch: Expr,
+    inputs: Expr,
+    outputs: Expr,
+    groups: Expr,
+    in_spatial: Sequence[Expr],
+    out_spatial: Sequence[Expr],
     kernel: tuple[int, ...],
 ) -> Shapes:
-    images, inputs, outputs = as_expr(batch), as_expr(in_channels), as_expr(out_channels)
     return {
-        Role.SRC: (images, inputs, *map(as_expr, in_spatial)),
-        Role.WEI: (outputs, inputs // groups, *map(as_expr, kernel)),
-        Role.DST: (images, outputs, *map(as_expr, out_spatial)),
+        Role.SRC: (batch, inputs, *in_spatial),
+        Role.WEI: (outputs, inputs // groups, *map(const, kernel)),
+        Role.DST: (batch, outputs, *out_spatial),
     }
 
 
 def _specs(
     direction: Direction,
     shapes: Shapes,
-    groups: ExprLike,
+    groups: Expr,
     dtypes: tuple[DType, DType, DType],
     layouts: tuple[LayoutLike, LayoutLike, LayoutLike],
 ) -> Specs:
@@ -266,20 +300,21 @@ def _specs(
     return {role: TensorSpec(dtype, found[role]) for role, dtype in zip(Role, dtypes, strict=True)}
 
 
-def _layout(role: Role, shape: tuple[Expr, ...], groups: ExprLike, given: LayoutLike) -> Layout:
+def _layout(role: Role, shape: tuple[Expr, ...], groups: Expr, given: LayoutLike) -> Layout:
     if given is None:
         return dense(shape)
     if isinstance(given, Layout):
         return given
+    check_kind("a layout", given, str, "a Layout, a tag as 'nhwc', or None")
     if role is Role.WEI:
-        return weights_layout(given, shape, groups, explicit_groups=as_expr(groups) is not as_expr(1))
+        return weights_layout(given, shape, groups, explicit_groups=groups is not const(1))
     return layout_from_tag(given, shape, TensorKind.ACTIVATION)
 
 
 def _build(
     direction: Direction,
     shapes: Shapes,
-    groups: ExprLike,
+    groups: Expr,
     shape: Windows,
     pads: Pads,
     specs: Specs,
@@ -296,7 +331,7 @@ def _build(
         batch=batch,
         in_channels=in_channels,
         out_channels=out_channels,
-        groups=as_expr(groups),
+        groups=groups,
         in_spatial=tuple(in_spatial),
         out_spatial=tuple(out_spatial),
         kernel=kernel,

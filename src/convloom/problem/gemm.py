@@ -8,17 +8,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from convloom.dtypes import DType, accumulator
-from convloom.expr import Expr, ExprLike, as_expr, substitute
-from convloom.problem.conv import (
-    NO_SCALING,
-    Scaling,
-    TensorSpec,
-    check_result_layout,
-    check_size,
-    check_types,
-    constant,
-    not_negative,
-)
+from convloom.expr import Expr, ExprLike, substitute
+from convloom.problem.checks import check_result_layout, check_size, check_storage, check_types, not_negative
+from convloom.problem.conv import NO_SCALING, Scaling, TensorSpec, check_epilogue_kinds, constant
+from convloom.problem.given import check_kind, size, sizes
 from convloom.problem.size_rules import SizeRule, open_rules
 
 
@@ -51,14 +44,24 @@ class Gemm:
     name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", tuple([as_expr(extent) for extent in self.batch]))
-        for size in ("m", "n", "k"):
-            object.__setattr__(self, size, as_expr(getattr(self, size)))
+        object.__setattr__(self, "batch", sizes("batch", self.batch))
+        for name in ("m", "n", "k"):
+            object.__setattr__(self, name, size(name, getattr(self, name)))
+        for name in ("a", "b", "c"):
+            check_kind(name, getattr(self, name), TensorSpec, "a TensorSpec(dtype, layout)")
+        check_epilogue_kinds(self.bias, self.scaling)
+        check_kind("bias_axis", self.bias_axis, BiasAxis, "a BiasAxis, as BiasAxis.N")
         _check_sizes(self)
         check_types(self.a.dtype, self.b.dtype, self.c.dtype, self.bias)
         for spec in (self.a, self.b, self.c):
             spec.layout.check_rank(len(self.batch) + 2)
         check_result_layout("c", self.c.layout, self.c_shape)
+        for name, spec, shape in (
+            ("a", self.a, self.a_shape),
+            ("b", self.b, self.b_shape),
+            ("c", self.c, self.c_shape),
+        ):
+            check_storage(name, spec.layout, shape)
 
     @property
     def a_shape(self) -> tuple[Expr, ...]:
@@ -120,5 +123,5 @@ def _named_sizes(gemm: Gemm) -> list[tuple[str, Expr]]:
 
 
 def _check_sizes(gemm: Gemm) -> None:
-    for name, size in _named_sizes(gemm):
-        check_size(name, size)
+    for name, extent in _named_sizes(gemm):
+        check_size(name, extent)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
-from convloom.errors import IllegalType
 from convloom.expr import Expr, ExprLike, as_expr
 
 
@@ -33,16 +31,6 @@ class Span(NamedTuple):
     def size(self) -> int:
         """How many integers."""
         return max(0, self.end - self.begin)
-
-
-def integer(name: str, value: SupportsIndex) -> int:
-    """The value as an int; IllegalType (naming the argument) for anything that is not an integer."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise IllegalType(
-            f"{name} must be an integer; got {value!r} of type {type(value).__name__}; convert it"
-        ) from None
 
 
 def output_extent(extent: ExprLike, window: Window, pad_end: int) -> Expr:
