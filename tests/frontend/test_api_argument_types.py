@@ -21,7 +21,7 @@ JUNK = [None, "2", 1j, [], [[]], {}, set(), object(), float("nan"), 2.5, True, n
 
 @pytest.mark.parametrize("call", [name for name in CALLS if name != "gemm"])
 @pytest.mark.parametrize("parameter", ["stride", "padding", "dilation", "groups"])
-@pytest.mark.parametrize("value", JUNK, ids=repr)
+@pytest.mark.parametrize("value", JUNK, ids=[f"{place}-{type(value).__name__}" for place, value in enumerate(JUNK)])
 def test_numbers_of_a_window(call, parameter, value):
     with pytest.raises(IllegalProblem, match=f"{parameter} (must be|is)"):
         CALLS[call](**{parameter: value})
@@ -131,7 +131,7 @@ def test_results_that_overlap_themselves():
     with pytest.raises(IllegalProblem, match=words):
         convloom.conv(X, W, out=shared)
     turned = np.lib.stride_tricks.as_strided(memory, (1, 5, 8), (160, 8, 4))
-    with pytest.raises(IllegalProblem, match=r"out has strides \(16, 2, 1\)"):
+    with pytest.raises(IllegalProblem, match=r"out has strides \(10, 2, 1\)"):
         convloom.conv_transpose(X, TURNED, out=turned)
     with pytest.raises(IllegalProblem, match=r"out has strides \(2, 1\) for shape \(5, 4\)"):
         convloom.gemm(np.ones((5, 3), np.float32), np.ones((3, 4), np.float32), out=shared[0])

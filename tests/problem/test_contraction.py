@@ -5,7 +5,7 @@ import pytest
 
 from convloom.compiler import contract, prepare
 from convloom.expr import const, sym
-from convloom.problem.contract_conv import contract_conv, residue_of
+from convloom.problem.contract_conv import contract_conv
 from convloom.problem.contraction import AxisKind, exchange, used_axes
 from convloom.problem.conv import Direction
 from convloom.problem.conv_arguments import conv_problem
@@ -15,6 +15,7 @@ from convloom.problem.geometry import Window
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.reference import Arithmetic, Operands, reference, result_shape
 from convloom.problem.stride_key import key_text, parse_key
+from convloom.problem.taps import residue_of
 from convloom.view import Axis, strided
 from tests.problem.drawing import draw
 from tests.problem.evaluation import Memory, evaluate_contraction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,6 +13,8 @@ from convloom.plan.tiled import TiledPlan
 from convloom.plan.workspace import workspace_condition, workspace_numbers
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
+from convloom.view.domain import Domain
+from convloom.view.form import Form, Range
 from convloom.view.view import flat
 
 _LIMIT = 2**31
@@ -106,12 +108,39 @@ def _index_conditions(contraction: Contraction) -> tuple[PlanRequirement, ...]:
 
 
 def _offset_conditions(operand: Operand) -> tuple[Expr, ...]:
-    """The offset range of an operand within 32 bits; never true where the range is unknown."""
+    """The offset of an operand, and what it is computed from, within 32 bits; never true where a range is unknown.
+
+    The offset counts where it is valid, positions also where a check refuses them. Of symbolic positions only those
+    with large numbers count: the others exceed the offset's own range by less than the slack.
+    """
     forms = flat(operand.view)
-    low, high = forms.domain.range(forms.offset)
+    unguarded = Domain(forms.domain.extents)
+    parts = dict.fromkeys(_parts([forms.offset, *(check.form for check in forms.checks)]))
+    ranges = [unguarded.range(form) for form in parts if _is_large(form) or _is_constant(unguarded.range(form))]
+    ranges.append(forms.domain.range(forms.offset))
+    return tuple([condition for low, high in ranges for condition in _within_32_bits(low, high)])
+
+
+def _is_constant(limits: Range) -> bool:
+    return all(end is not None and end.is_const for end in limits)
+
+
+def _within_32_bits(low: Expr | None, high: Expr | None) -> tuple[Expr, ...]:
     if low is None or high is None:
         return (const(0),)
     return high.lt(_LIMIT - _SLACK), low.ge(-_LIMIT + _SLACK)
+
+
+def _parts(forms: Iterable[Form]) -> Iterator[Form]:
+    """The forms, and those that they divide."""
+    for form in forms:
+        yield form
+        yield from _parts(atom.source for atom in form.terms if isinstance(atom.source, Form))
+
+
+def _is_large(form: Form) -> bool:
+    """Whether a number of the form is so large that its values may leave 32 bits while the offset does not."""
+    return any(number.is_const and abs(number.value) >= _SLACK for number in (form.constant, *form.terms.values()))
 
 
 def _alignments(plan: TiledPlan, contraction: Contraction, target: Target) -> list[PlanRequirement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from convloom.artifact import KernelSource, Program
@@ -15,6 +16,9 @@ from convloom.problem.stride_key import key_text
 from convloom.report.problem_text import problem_text
 from convloom.report.sums import sum_lines
 from convloom.view import View, structure
+
+_SHOWN = 16  # values of a phase parameter
+_LONG_LIST = re.compile(rf"((?:-?\d+,){{{_SHOWN}}})(?:-?\d+,)*-?\d+")
 
 
 def explanation(
@@ -48,17 +52,18 @@ def contraction_lines(contraction: Contraction) -> Iterator[str]:
             yield f"        valid where {condition}"
     yield f"sums in {contraction.acc}"
     for parameter in contraction.phases:
-        values = " ".join(map(str, parameter.values))
-        yield f"phases  {to_text(parameter.symbol)} = {values}"
+        values = " ".join(map(str, parameter.values[:_SHOWN]))
+        rest = f" .. ({len(parameter.values)} in all)" if len(parameter.values) > _SHOWN else ""
+        yield f"phases  {to_text(parameter.symbol)} = {values}{rest}"
     factors = [name for name in ("alpha", "beta") if getattr(contraction.scaling, name)]
     if factors:
         yield f"scaled  by {' and '.join(factors)}"
 
 
 def normal_form_lines(problem: Problem) -> Iterator[str]:
-    """The stride key, whose axes the plan names, and the tensors behind its operands."""
+    """The stride key, long lists shortened, whose axes the plan names, and the tensors behind its operands."""
     normal = prepare(problem)
-    yield key_text(normal.contraction)
+    yield _LONG_LIST.sub(r"\1..", key_text(normal.contraction))
     yield "where " + ", ".join(f"{operand} is {tensor}" for operand, tensor in normal.tensors)
 
 
