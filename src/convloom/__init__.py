@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from convloom.frontend.product import gemm
     from convloom.problem.conv import Conv, Direction, Scaling, TensorSpec
     from convloom.problem.conv_arguments import conv_problem, conv_transpose_problem
-    from convloom.problem.gemm import Gemm
+    from convloom.problem.gemm import BiasAxis, Gemm
+    from convloom.problem.gemm_arguments import gemm_problem
 
 __all__ = [
+    "BiasAxis",
     "Conv",
     "Direction",
     "Gemm",
@@ -31,6 +33,7 @@ __all__ = [
     "conv_weight_grad",
     "dim",
     "gemm",
+    "gemm_problem",
 ]
 
 # Loaded on first use: a part of the library can be used without the others.
@@ -42,7 +45,8 @@ _HOMES = {
     "frontend.product": ("gemm",),
     "problem.conv": ("Conv", "Direction", "Scaling", "TensorSpec"),
     "problem.conv_arguments": ("conv_problem", "conv_transpose_problem"),
-    "problem.gemm": ("Gemm",),
+    "problem.gemm": ("BiasAxis", "Gemm"),
+    "problem.gemm_arguments": ("gemm_problem",),
 }
 _MODULE_OF = {name: f"convloom.{module}" for module, names in _HOMES.items() for name in names}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias, cast
 
 from convloom.dtypes import F32, DType
-from convloom.errors import IllegalProblem, IllegalType
+from convloom.errors import IllegalProblem
 from convloom.expr import Expr, ExprLike, Truth, const, prove
 from convloom.problem.checks import check_groups, check_size, check_windows
 from convloom.problem.conv import (
@@ -18,15 +18,15 @@ from convloom.problem.conv import (
     TensorSpec,
 )
 from convloom.problem.geometry import Window, input_extent, output_extent
-from convloom.problem.given import Integers, check_kind, check_largest, integer, integers, listed, size, sizes
-from convloom.problem.layout import Layout, dense
-from convloom.problem.layout_tags import TensorKind, layout_from_tag, weights_layout
+from convloom.problem.given import Integers, check_kind, check_largest, integer, integers, listed, size, sizes, three
+from convloom.problem.layout import Layout
+from convloom.problem.layout_given import LayoutLike, given_layout
+from convloom.problem.layout_tags import TensorKind, weights_layout
 from convloom.problem.output_layout import follow_order
 from convloom.problem.size_rules import SizeRule
 
 PerDimension: TypeAlias = SupportsIndex | Integers
 Padding: TypeAlias = PerDimension | Sequence[Integers] | Literal["same", "valid"] | str
-LayoutLike: TypeAlias = Layout | str | None
 Pads: TypeAlias = tuple[tuple[int, int], ...]
 
 
@@ -104,8 +104,9 @@ def conv_problem(
     """A convolution as frameworks describe it; `dtypes` and `layouts` in the order src, wei, dst.
 
     Output extents follow the floor formula (in + pads - dilation*(kernel-1) - 1) // stride + 1; `out_spatial`, where
-    given, must agree with it. A layout is a Layout, a tag, or None: dense for what is read, and for the result the
-    dimension order of the input (see `output_layout`). IllegalProblem names the dimension that does not fit.
+    given, must agree with it. A layout is a Layout, strides in elements, a tag, or None: dense for what is read, and
+    for the result the dimension order of the input (see `output_layout`).
+    IllegalProblem names the dimension that does not fit.
     """
     check_kind("direction", direction, Direction, "a Direction, as Direction.FWD")
     shape = _taken_windows(kernel, stride, dilation)
@@ -115,7 +116,7 @@ def conv_problem(
     if out_spatial is not None:
         _check_outputs(sizes("out_spatial", out_spatial), outputs)
     shapes = _shapes(taken.batch, taken.inputs, taken.outputs, taken.groups, taken.spatial, outputs, shape[0])
-    specs = _specs(direction, shapes, taken.groups, _three("dtypes", dtypes), _three("layouts", layouts))
+    specs = _specs(direction, shapes, taken.groups, three("dtypes", dtypes), three("layouts", layouts))
     return _build(direction, shapes, taken.groups, shape, pads, specs, bias, scaling, rules, name)
 
 
@@ -150,7 +151,7 @@ def conv_transpose_problem(
     _check_output_padding(extra, shape[1], shape[2])
     produced, rules = _transposed(taken.spatial, shape, pads, extra)
     shapes = _shapes(taken.batch, taken.outputs, taken.inputs, taken.groups, produced, taken.spatial, shape[0])
-    backward = _three("dtypes", dtypes)[::-1], _three("layouts", layouts)[::-1]
+    backward = three("dtypes", dtypes)[::-1], three("layouts", layouts)[::-1]
     specs = _specs(Direction.BWD_D, shapes, taken.groups, *backward)
     return _build(Direction.BWD_D, shapes, taken.groups, shape, pads, specs, bias, scaling, rules, name)
 
@@ -200,13 +201,6 @@ def _taken_sizes(
     count = size("groups", groups)
     check_groups(taken["in_channels"], taken["out_channels"], count)
     return _Sizes(taken["batch"], taken["in_channels"], taken["out_channels"], count, spatial)
-
-
-def _three(name: str, given: Sequence[Any]) -> tuple[Any, Any, Any]:
-    items = listed(given)
-    if items is None or len(items) != 3:
-        raise IllegalType(f"{name} must be a sequence of three, one for each tensor; got {given!r}; give three")
-    return items[0], items[1], items[2]
 
 
 def _convolved(in_spatial: Sequence[Expr], shape: Windows, pads: Pads) -> tuple[tuple[Expr, ...], Rules]:
@@ -301,14 +295,9 @@ def _specs(
 
 
 def _layout(role: Role, shape: tuple[Expr, ...], groups: Expr, given: LayoutLike) -> Layout:
-    if given is None:
-        return dense(shape)
-    if isinstance(given, Layout):
-        return given
-    check_kind("a layout", given, str, "a Layout, a tag as 'nhwc', or None")
-    if role is Role.WEI:
+    if role is Role.WEI and isinstance(given, str):
         return weights_layout(given, shape, groups, explicit_groups=groups is not const(1))
-    return layout_from_tag(given, shape, TensorKind.ACTIVATION)
+    return given_layout(given, shape, TensorKind.ACTIVATION)
 
 
 def _build(

@@ -70,6 +70,14 @@ def _items(name: str, value: object, of_what: str) -> list[Any]:
     return items
 
 
+def three(name: str, value: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """One item for each tensor; IllegalType for another number of them."""
+    items = listed(value)
+    if items is None or len(items) != 3:
+        raise IllegalType(f"{name} must be a sequence of three, one for each tensor; got {value!r}; give three")
+    return items[0], items[1], items[2]
+
+
 def check_kind(name: str, value: object, kind: type | UnionType, words: str) -> None:
     """IllegalType unless the value is of this class; `words` say what is expected and how to make one."""
     if not isinstance(value, kind):
