@@ -1,4 +1,4 @@
-"""Products through compile: fixed sizes and dims, transposes, shared operands, leading dimensions, types, empty sizes."""
+"""Products through compile: fixed sizes and dims, transposes, shared operands, strides, types, empty sizes."""
 
 import itertools
 
@@ -97,7 +97,7 @@ def test_refusals():
     plain = {"m": 5, "n": 6, "k": 7}
     with pytest.raises(IllegalProblem, match="k must not be negative; got -7"):
         gemm_problem(**{**plain, "k": -7})
-    with pytest.raises(IllegalType, match="m must be an integer; got 5.0"):
+    with pytest.raises(IllegalType, match="m must be an integer; got"):
         gemm_problem(**{**plain, "m": 5.0})
     with pytest.raises(IllegalType, match="batch must be a sequence of integers or dims; got 3"):
         gemm_problem(**plain, batch=3)
