@@ -170,7 +170,8 @@ HUGE = 2_147_483_000
 EXTREMES = {
     "OVF-10": ({"dilation": (HUGE, 1), "padding": 1}, r"effective kernel 4294966001 .* padded input 18"),
     "OVF-10-both": ({"dilation": HUGE}, r"effective kernel 4294966001 .* padded input 16"),
-    "OVF-10-2**63": ({"dilation": 2**63}, r"effective kernel 18446744073709551617 .* padded input 16"),
+    "OVF-10-2**63": ({"dilation": 2**63}, r"dilation must not exceed .* got 9223372036854775808"),
+    "OVF-10-2**40": ({"dilation": 2**40}, r"effective kernel 2199023255553 .* padded input 16"),
     "OVF-10-crop": ({"padding": -HUGE}, r"padded input -4294965984"),
     "OVF-10-stride": ({"stride": -HUGE}, r"stride must be at least 1 .* got \(-2147483000, -2147483000\)"),
 }
