@@ -60,7 +60,9 @@ def test_plans_fit_the_shared_memory_of_smaller_machines(arch):
 
 
 def test_phase_tables_larger_than_constant_memory_lie_in_global_memory():
-    problem = parse_problem("mb1ic1ih98oc1oh2kh50sh48ph0", direction=Direction.BWD_D)
+    problem = parse_problem(
+        "mb1ic1id23ih23iw23oc1od2oh2ow2kd13kh13kw13sd10sh10sw10pd1ph1pw1", direction=Direction.BWD_D
+    )
     few = parse_problem("mb1ic1ih9oc1oh4kh3sh2ph0", direction=Direction.BWD_D)
     for each, place in ((problem, "__device__ const index_t"), (few, "__constant__ index_t")):
         contraction = prepare(each).contraction

@@ -30,7 +30,6 @@ from convloom.problem.contract_conv import contract_conv
 from convloom.problem.contract_gemm import contract_gemm
 from convloom.problem.contraction import Contraction
 from convloom.problem.conv import Conv
-from convloom.problem.extent_limit import check_addressable
 from convloom.problem.gemm import Gemm
 from convloom.problem.normal_form import NormalForm, normal_form
 from convloom.target.arch import Target
@@ -66,8 +65,7 @@ class Generated:
 
 
 def contract(problem: Problem) -> Contraction:
-    """The problem as a contraction over views. IllegalProblem if it is too large for 64-bit index math."""
-    check_addressable(problem)
+    """The problem as a contraction over views."""
     return contract_conv(problem) if isinstance(problem, Conv) else contract_gemm(problem)
 
 

@@ -74,7 +74,7 @@ def test_results_must_be_writable():
 
 def test_results_must_not_overlap_themselves():
     out = np.lib.stride_tricks.as_strided(np.zeros(8, np.float32), (2, 5), (4, 4))
-    with pytest.raises(IllegalProblem, match="must not share memory; c has strides"):
+    with pytest.raises(IllegalProblem, match="must not share memory; out has strides"):
         convloom.gemm(integers(2, 3), integers(3, 5), out=out)
 
 

@@ -31,6 +31,8 @@ def dim(name: str, divisible: int = 1, min: int = 1, max: int | None = None, hin
     if low < 0:
         raise IllegalProblem(f"sizes are not negative; got min={low} for dim {name!r}; use min=0 or more")
     high = None if max is None else integer("max", max)
+    if hint is not None and integer("hint", hint) < 0:
+        raise IllegalProblem(f"sizes are not negative; got hint={hint} for dim {name!r}; use a typical size")
     typical = TYPICAL_SIZE if hint is None else integer("hint", hint)
     return sym(name, divisor=integer("divisible", divisible), lo=low, hi=high, hint=typical)
 

@@ -32,8 +32,7 @@ def not_negative(named: tuple[str, Expr]) -> SizeRule:
 
 def check_size(name: str, size: Expr) -> None:
     """IllegalProblem if the size is known to be negative, or too large for index math."""
-    if size.is_const:
-        check_largest(((name, size.value),))
+    check_largest(((name, _least(size)),))
     highest = size.value if size.is_const else bounds(size).hi
     if highest is not None and highest < 0:
         raise IllegalProblem(f"{name} must not be negative; got {size}; allowed are sizes >= 0")
@@ -87,10 +86,9 @@ def check_storage(name: str, layout: Layout, shape: tuple[Expr, ...]) -> None:
     """IllegalProblem for a tensor of more elements, or spread over more memory, than index math has room for."""
     if any(extent is const(0) for extent in shape):
         return
-    known = [extent.value for extent in shape if extent.is_const]
-    check_largest(((f"the number of elements of {name}", math.prod(known)),))
+    check_largest(((f"the number of elements of {name}", math.prod(map(_least, shape))),))
     lowest, highest = layout.storage_range(shape)
-    check_largest((f"the offset of an element of {name}", end.value) for end in (lowest, highest) if end.is_const)
+    check_largest((f"the offset of an element of {name}", end) for end in (-_least(-lowest), _least(highest)))
 
 
 def check_result_layout(name: str, layout: Layout, shape: tuple[Expr, ...]) -> None:
@@ -103,3 +101,8 @@ def check_result_layout(name: str, layout: Layout, shape: tuple[Expr, ...]) -> N
             f"elements of an output must not share memory; {name} has strides ({strides}) for shape ({extents}); "
             "give it strides without overlap"
         )
+
+
+def _least(size: Expr) -> int:
+    """The least value that a size is known to have; 0 where nothing is known."""
+    return bounds(size).lo or 0
