@@ -12,9 +12,7 @@ from convloom.lower.k_loops import KRange
 from convloom.lower.multiply import Multiplier
 from convloom.lower.sum_vectors import SumVectors
 from convloom.lower.tile_pass import store_runs, tile_pass
-from convloom.plan.split import Reduction
-
-_MOST_UNROLLED = 16  # parts whose loads are all on their way at once
+from convloom.plan.split import LOADS_AHEAD, Reduction
 
 
 def workspace_buffer(frame: Frame, *, written: bool) -> Buffer:
@@ -72,8 +70,16 @@ def _sum_parts(builder: IrBuilder, frame: Frame, vectors: SumVectors, at: Expr, 
     if parts == 1:
         return sums
     stride = block_count(frame, 1) * vectors.tile_numbers
-    kind = LoopKind.UNROLLED if parts <= _MOST_UNROLLED else LoopKind.SERIAL
-    with builder.loop("part", parts - 1, kind) as part:
-        other = Read(workspace, start + (part + 1) * stride, width)
+
+    def add(part: Expr) -> None:
+        other = Read(workspace, start + part * stride, width)
         builder.write(sums, 0, Binary(BinaryOp.ADD, Read(sums, const(0), width), other))
+
+    chunks, rest = divmod(parts - 1, LOADS_AHEAD)
+    if chunks:
+        with builder.loop("chunk", chunks) as chunk, builder.loop("part", LOADS_AHEAD, LoopKind.UNROLLED) as part:
+            add(chunk * LOADS_AHEAD + part + 1)
+    if rest:
+        with builder.loop("part", rest, LoopKind.UNROLLED) as part:
+            add(part + (1 + chunks * LOADS_AHEAD))
     return sums

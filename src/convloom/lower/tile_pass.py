@@ -13,7 +13,7 @@ from convloom.lower.frame import Frame
 from convloom.lower.multiply import Multiplier
 from convloom.lower.sum_vectors import SumVectors
 
-_BLOCK_NUMBERS = 1024  # of a block, so that decoding its place does not show
+_BLOCK_NUMBERS = 128  # of a block at least: many small blocks, as these kernels only wait for memory
 
 EmitVector = Callable[[BlockPlace, SumVectors, Expr], None]
 """Receives the block's place and the number of one vector of the thread's sums."""

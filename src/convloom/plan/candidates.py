@@ -18,7 +18,7 @@ from convloom.plan.access_facts import (
     k_orders,
     typical_value,
 )
-from convloom.plan.divided_sums import divided_sums
+from convloom.plan.divided_sums import grouped_sums, split_sums
 from convloom.plan.estimate import Workload
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import check_resources, store_width, transfer_for
@@ -299,10 +299,11 @@ def candidates(
         fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
         for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
-            divided = () if splits is None else divided_sums(plan, arrangement.work, target, splits)
-            for option in (plan, *divided):
-                if check_resources(option, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
-                    yield option, arrangement
+            for grouped in (plan,) if splits is None else (plan, *grouped_sums(plan, target)):
+                if check_resources(grouped, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
+                    yield grouped, arrangement
+                    for option in () if splits is None else split_sums(grouped, arrangement.work, target, splits):
+                        yield option, arrangement
 
 
 def _least(shape: TileShape, matrix: int) -> int:

@@ -19,15 +19,16 @@ _MOST_PARTS = 512
 _MOST_WORKSPACE = 2**28  # bytes; more is never faster
 
 
-def divided_sums(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> Iterator[TiledPlan]:
-    """The plan with other numbers of K groups and parts, as far as the sizes make it worth looking at."""
-    groups = (1, *_groups(plan, target))
-    for k_groups in groups:
-        grouped = replace(plan, k_groups=k_groups) if k_groups > 1 else plan
-        if k_groups > 1:
-            yield grouped
-        for split in _splits(grouped, work, target, policy):
-            yield replace(grouped, split=split)
+def grouped_sums(plan: TiledPlan, target: Target) -> Iterator[TiledPlan]:
+    """The plan with other numbers of K groups, where its blocks have few threads."""
+    for k_groups in _groups(plan, target):
+        yield replace(plan, k_groups=k_groups)
+
+
+def split_sums(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> Iterator[TiledPlan]:
+    """The plan with other numbers of parts, as far as the sizes make them worth looking at; resources stay the same."""
+    for split in _splits(plan, work, target, policy):
+        yield replace(plan, split=split)
 
 
 def _groups(plan: TiledPlan, target: Target) -> tuple[int, ...]:

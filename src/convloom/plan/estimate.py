@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convloom.plan.split import Reduction
+from convloom.plan.split import LOADS_AHEAD, Reduction
 from convloom.plan.tiled import SCALAR, TiledPlan
 from convloom.target.arch import Target
 
@@ -90,8 +90,10 @@ def _second_pass(plan: TiledPlan, work: Workload, target: Target, blocks: int) -
         return 0.0
     partial = blocks * plan.block_m * plan.block_n * work.acc_bytes
     passes = _PASSES[plan.split.how]
+    waits = -(-plan.split.parts // LOADS_AHEAD) if plan.split.how is Reduction.PASSES else 1
+    waited = 0.0 if target.vector_bits > 32 else waits * _LATENCY_CYCLES / (target.clock_ghz * 1e9)
     moved = passes.visits * partial / (target.bandwidth_gbs * 1e9 * _NEAR_CACHE)
-    return passes.launches * _LAUNCH_SECONDS[target.vector_bits > 32] + moved
+    return passes.launches * _LAUNCH_SECONDS[target.vector_bits > 32] + waited + moved
 
 
 def step_count(plan: TiledPlan, work: Workload) -> int:

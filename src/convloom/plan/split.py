@@ -28,6 +28,9 @@ class Split:
         return self.how.value if self.how is Reduction.NONE else f"{self.how.value}*{self.parts}"
 
 
+LOADS_AHEAD = 16
+"""Parts whose partial sums one thread loads before it adds the first of them."""
+
 NO_SPLIT = Split(Reduction.NONE, 1)
 _TEXT = re.compile(rf"({'|'.join(item.value for item in Reduction if item is not Reduction.NONE)})\*(\d+)")
 
