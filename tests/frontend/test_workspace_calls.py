@@ -8,13 +8,19 @@ import pytest
 
 import convloom
 from convloom import Direction, conv_problem, dim
+from convloom.dtypes import F16
 from convloom.errors import IllegalProblem, IllegalType, Infeasible
 from convloom.frontend.device_target import target_for
 from convloom.frontend.interpret_device import InterpretDevice
 from convloom.frontend.problem_check import check_problem
+from convloom.plan.candidates import arrangements, candidates
+from convloom.plan.policy import Policy
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import plan_text
 from convloom.problem.data import DataKind
 from convloom.runtime.device import device_named
+from convloom.settings import scoped
+from convloom.target.arch import CPU, SM_90A
 from tests.plan.dividing import contraction_of, divided
 
 
@@ -160,3 +166,29 @@ def test_kernels_of_other_wishes_are_other_kernels():
     assert convloom.compile(problem) is convloom.compile(problem, deterministic=False)
     assert convloom.compile(problem, max_workspace=0) is not convloom.compile(problem)
     assert convloom.compile(problem, max_workspace=0).policy.max_workspace == 0
+
+
+def test_deterministic_candidates_add_nothing_atomically_and_repeat_their_bits():
+    """pytorch/pytorch#3614: a search under the deterministic flag gave algorithms without that property."""
+    problem = conv_problem(
+        direction=Direction.BWD_D,
+        batch=4,
+        in_channels=16,
+        out_channels=16,
+        in_spatial=(33, 35),
+        kernel=(3, 3),
+        padding=2,
+        dilation=2,
+        dtypes=(F16, F16, F16),
+    )
+    contraction, wish = contraction_of(problem), Policy(deterministic=True, max_workspace=1 << 16)
+    for target in (SM_90A, CPU):
+        options = candidates(contraction, target, arrangements(contraction, target), every=5, splits=wish)
+        assert {plan.split.how for plan, _ in options} <= {Reduction.NONE, Reduction.PASSES}
+    random = np.random.default_rng(0)
+    dst, wei = (random.standard_normal(shape).astype(np.float16) for shape in ((4, 16, 33, 35), (16, 16, 3, 3)))
+    kernel = convloom.compile(problem, deterministic=True)
+    first = kernel(dst, wei)
+    for threads in (1, 2, 3):
+        with scoped(threads=threads):
+            assert np.array_equal(first, kernel(dst, wei))

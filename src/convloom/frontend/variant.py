@@ -54,6 +54,7 @@ class Variant:
             Launch(device.build(source), tuple(place_of[buffer.name] for buffer in source.buffers))
             for source in self.program.launches
         )
+        self._single = self.launches[0] if len(self.launches) == 1 else None
         needed = workspace_bytes(plan, contraction)
         self._workspace = None if needed.is_const and needed.value == 0 else compile_values((needed,))
         conditions = plan_requirements(plan, contraction, target, policy)
@@ -96,17 +97,18 @@ class Variant:
         self, family: Family, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float], stream: Any
     ) -> None:
         """Enqueues all launches of one call on tensors at these addresses."""
-        if self._workspace is None:
+        if self._single is not None:
+            built, order = self._single
+            built.launch([addresses[place] for place in order], symbols, floats, stream)
+        elif self._workspace is None:
             self._enqueue(addresses, symbols, floats, stream)
-            return
-        with self._scratch(family, self.workspace_bytes(symbols), stream) as scratch:
-            self._enqueue([*addresses, scratch], symbols, floats, stream)
+        else:
+            with self._scratch(family, self.workspace_bytes(symbols), stream) as scratch:
+                self._enqueue([*addresses, scratch], symbols, floats, stream)
 
     def _enqueue(self, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float], stream: Any) -> None:
-        several = len(self.launches) > 1
         for built, order in self.launches:
-            if several:
-                self._device.separate(stream)
+            self._device.separate(stream)
             built.launch([addresses[place] for place in order], symbols, floats, stream)
 
     @contextmanager
