@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import cache, check, devices, explain, fuzz, model, run
+from convloom.cli import bench, cache, check, devices, explain, fuzz, model, run
 from convloom.cli.console import ProblemCommand, ReportingGroup
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(cache.app, name="cache")
 app.command("devices")(devices.devices)
 app.command("run", cls=ProblemCommand)(run.run)
 app.command("check")(check.check)
+app.command("bench")(bench.bench)
 app.command("fuzz")(fuzz.fuzz)
 app.command("explain", cls=ProblemCommand)(explain.explain)
 app.command("emit", cls=ProblemCommand)(explain.emit)

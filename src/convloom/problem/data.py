@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from convloom.dtypes import BF16, F16, F32, F64, S8, U8, DType
 from convloom.errors import IllegalProblem
-from convloom.problem.conv import Conv, Direction, Role, TensorSpec, constant
-from convloom.problem.geometry import Span, tap_outputs
+from convloom.problem.conv import Conv, Role, TensorSpec, constant
 from convloom.problem.layout import overlaps_itself
 from convloom.problem.layout_memory import pack, unpack
+from convloom.problem.reached import reached_positions
 from convloom.problem.reference import Operands, Problem, operand_shapes, reduction_length, result_shape
 
 Array: TypeAlias = NDArray[Any]
@@ -196,31 +196,8 @@ def reachable_outputs(problem: Problem) -> int:
     if not isinstance(problem, Conv):
         return total
     shape = result_shape(problem)
-    reached = [_reached(problem, dim) for dim in range(problem.rank)]
+    reached = [reached_positions(problem, problem.result, dim) for dim in range(problem.rank)]
     return math.prod(shape[:2]) * math.prod(reached)
-
-
-def _reached(conv: Conv, dim: int) -> int:
-    """Positions of one spatial dimension of the result that some (output, tap) pair inside the input reaches."""
-    extent, outputs = (constant(size[dim], "test data") for size in (conv.in_spatial, conv.out_spatial))
-    window = conv.windows[dim]
-    spans = [tap_outputs(tap, extent, outputs, window) for tap in range(window.kernel)]
-    if conv.direction is Direction.BWD_W:
-        return sum(span.size > 0 for span in spans)
-    if conv.direction is Direction.FWD:
-        return _marked(outputs, [(span, 1, 0) for span in spans])
-    shifts = [tap * window.dilation - window.pad_begin for tap in range(window.kernel)]
-    return _marked(extent, [(span, window.stride, shift) for span, shift in zip(spans, shifts, strict=True)])
-
-
-def _marked(extent: int, runs: list[tuple[Span, int, int]]) -> int:
-    """How many of 0 .. extent-1 are o*step + shift for an o of one of the spans."""
-    marks = np.zeros(extent, dtype=bool)
-    for span, step, shift in runs:
-        if span.size:
-            begin = span.begin * step + shift
-            marks[begin : begin + (span.size - 1) * step + 1 : step] = True
-    return int(marks.sum())
 
 
 def check_nonzero_share(problem: Problem, result: Array, least: float = 0.3) -> None:

@@ -61,7 +61,7 @@ def draw_layers(results: Sequence[LayerResult], path: Path) -> None:
     Raises UnsupportedTarget where matplotlib is missing, IllegalProblem where the file cannot be written.
     """
     ran = [result for result in results if result.seconds is not None]
-    figure = _figure(height=1.5 + _BAR_INCHES * 2 * max(len(ran), 1))
+    figure = new_figure(height=1.5 + _BAR_INCHES * 2 * max(len(ran), 1))
     axes = figure.add_subplot()
     places = range(len(ran))
     colours = [_WRONG if result.verdict is Verdict.MISMATCH else _OURS for result in ran]
@@ -89,7 +89,8 @@ def check_chart_path(path: Path) -> None:
         raise IllegalProblem(f"a chart's file must end with one of {allowed}; got {str(path)!r}; change its name")
 
 
-def _figure(height: float) -> Any:
+def new_figure(height: float) -> Any:
+    """A figure for `savefig`, of so many inches; UnsupportedTarget where matplotlib is missing."""
     try:
         figures = importlib.import_module("matplotlib.figure")
     except ImportError as error:

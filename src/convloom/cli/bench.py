@@ -1,0 +1,119 @@
+"""`convloom bench`: every problem of some files, timed beside another library in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from convloom.cli.console import MISMATCH, errors, output
+from convloom.cli.problem_options import (
+    UNTAGGED,
+    DeviceName,
+    ResultTag,
+    SourceTag,
+    TypeNames,
+    WeightsTag,
+    defaults_of,
+)
+from convloom.dtypes import dtype_named
+from convloom.frontend.anchor import Anchor
+from convloom.frontend.bench import BenchRow, BenchVerdict, bench_line
+from convloom.frontend.choose_anchor import AnchorName, anchor_named
+from convloom.problem.conv import Conv
+from convloom.problem.notation import BatchLine, read_batch
+from convloom.report.bench_table import HEADER, bench_json, draw_bench, row_text, summary_lines, write_text
+from convloom.report.layers import check_chart_path
+from convloom.runtime.device import device_named
+from convloom.runtime.interface import Device
+from convloom.runtime.pair_timing import Effort
+
+_STYLES = {BenchVerdict.MEASURED: "", BenchVerdict.FAILED: "bold red", BenchVerdict.SKIPPED: "yellow"}
+
+
+def bench(
+    batch: Annotated[list[Path], typer.Option("--batch", help="A file with one problem a line; may be repeated.")],
+    direction: Annotated[
+        list[str] | None, typer.Option("--dir", help="fwd (default), bwd_d or bwd_w; may be repeated.")
+    ] = None,
+    dtypes: TypeNames = "f32",
+    stag: SourceTag = UNTAGGED,
+    wtag: WeightsTag = UNTAGGED,
+    dtag: ResultTag = UNTAGGED,
+    device: DeviceName = "cpu",
+    against: Annotated[
+        AnchorName | None,
+        typer.Option("--against", help="What to measure against; by default numpy on cpu, else torch."),
+    ] = None,
+    anchor_dt: Annotated[
+        str | None, typer.Option("--anchor-dt", help="Element type in which PyTorch computes instead, such as f16.")
+    ] = None,
+    tf32: Annotated[bool, typer.Option("--tf32", help="PyTorch may compute f32 in TF32.")] = False,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="Leave the caches warm; else they are cooled by reading.")
+    ] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Most rounds of interleaved calls per problem.")] = 15,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, help="After so many seconds a problem begins no further round.")
+    ] = 3.0,
+    json: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the ratios to this .png, .svg or .pdf.")] = None,
+) -> None:
+    """Time every problem of the files beside another library: ratio = their time / ours, geometric mean per file.
+
+    Results are verified before they are timed. Exit status 1 if one is wrong or cannot be computed, or after Ctrl-C.
+    """
+    if plot is not None:
+        check_chart_path(plot)
+    lines: list[BatchLine] = []
+    for number, name in enumerate(direction or ["fwd"]):
+        found = read_batch(batch, defaults_of(name, dtypes, stag, wtag, dtag))
+        lines += [line for line in found if number == 0 or isinstance(line.problem, Conv)]  # products have no direction
+    chosen = device_named(device)
+    wanted = against or (AnchorName.NUMPY if device == "cpu" else AnchorName.TORCH)
+    anchor = anchor_named(wanted, device, None if anchor_dt is None else dtype_named(anchor_dt), tf32=tf32)
+    environment = {**anchor.environment(), "caches": "warm" if warm else "cooled before each call"}
+    console = output()
+    for name, words in environment.items():
+        console.print(f"{name:<8} {words}")
+    effort = Effort(least=min(5, rounds), most=rounds, budget=seconds, warm=warm)
+    rows, complete = _bench_all(lines, chosen, anchor, effort, console)
+    _report(rows, environment, json, plot, console)
+    if not complete or any(row.verdict is BenchVerdict.FAILED for row in rows):
+        raise typer.Exit(MISMATCH)
+
+
+def _bench_all(
+    lines: list[BatchLine], device: Device, anchor: Anchor, effort: Effort, console: Console
+) -> tuple[list[BenchRow], bool]:
+    """The rows, and whether all lines were reached; Ctrl-C keeps what is measured."""
+    rows: list[BenchRow] = []
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    console.print(HEADER)
+    with Progress(*columns, console=errors(), transient=True) as progress:
+        task = progress.add_task("", total=len(lines))
+        try:
+            for line in lines:
+                progress.update(task, description=line.text)
+                rows.append(bench_line(line, device, anchor, effort))
+                console.print(Text(row_text(rows[-1]), _STYLES[rows[-1].verdict]))
+                progress.advance(task)
+        except KeyboardInterrupt:
+            errors().print(f"interrupted after {len(rows)} of {len(lines)} problems; what follows is of these")
+            return rows, False
+    return rows, True
+
+
+def _report(
+    rows: list[BenchRow], environment: dict[str, str], json: Path | None, plot: Path | None, console: Console
+) -> None:
+    if json is not None:
+        write_text(json, bench_json(rows, environment))
+    if plot is not None:
+        draw_bench(rows, plot)
+    for text in summary_lines(rows) if rows else ():
+        console.print(text)
