@@ -88,3 +88,61 @@ def test_a_1x1_convolution_has_the_key_of_its_product():
 
 def test_the_key_depends_on_the_direction():
     assert run("key", STRIDED) != run("key", STRIDED, "--dir", "bwd_w")
+
+
+CUDA_GRADIENT = (*GRADIENT, "--dt", "f16")
+
+
+def emitted(*arguments):
+    return CliRunner().invoke(app, ["emit", *map(str, arguments)])
+
+
+def test_ptx_is_compiled_without_a_gpu():
+    text = run("emit", *CUDA_GRADIENT, "--stage", "ptx")
+    assert ".target sm_90a" in text
+    assert text.count(".visible .entry") == run("emit", *CUDA_GRADIENT).count("__global__")
+
+
+def test_a_cubin_goes_to_a_file_and_each_further_launch_beside_it(tmp_path):
+    launches = run("emit", *GRADIENT).count("__global__")
+    assert launches == 2
+    assert emitted(*GRADIENT, "--stage", "cubin", "--out", tmp_path / "new" / "k.cubin").exit_code == 0
+    files = sorted((tmp_path / "new").iterdir())
+    assert [file.name for file in files] == ["k.2.cubin", "k.cubin"]
+    assert all(file.read_bytes().startswith(b"\x7fELF") for file in files)
+
+
+def test_a_cubin_is_not_printed():
+    result = emitted(*GRADIENT, "--stage", "cubin")
+    assert result.exit_code == 2
+    assert "--out FILE" in result.stderr
+
+
+def test_machine_code_or_the_remedy():
+    result = emitted(*CUDA_GRADIENT, "--stage", "sass")
+    if result.exit_code == 0:
+        assert "EXIT" in result.stdout
+    else:
+        assert result.exit_code == 2
+        assert "run: pip install nvidia-cuda-nvdisasm" in result.stderr
+
+
+def test_a_missing_disassembler_is_named_with_its_remedy(monkeypatch):
+    from convloom.runtime import nvrtc
+
+    monkeypatch.setattr(nvrtc, "_disassembler", lambda: None)
+    result = emitted(*CUDA_GRADIENT, "--stage", "sass")
+    assert result.exit_code == 2
+    assert "run: pip install nvidia-cuda-nvdisasm" in result.stderr
+
+
+@pytest.mark.parametrize("stage", ["ptx", "sass"])
+def test_compiled_stages_are_of_cuda_targets(stage):
+    result = emitted(STRIDED, "--stage", stage)
+    assert result.exit_code == 2
+    assert "--target sm_90a" in result.stderr
+
+
+def test_a_text_goes_to_a_file(tmp_path):
+    assert emitted(STRIDED, "--stage", "plan", "--out", tmp_path / "plan.txt").exit_code == 0
+    assert (tmp_path / "plan.txt").read_text() == run("emit", STRIDED, "--stage", "plan").rstrip("\n")

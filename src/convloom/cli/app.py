@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import bench, cache, check, devices, explain, fuzz, model, run
+from convloom.cli import bench, cache, check, devices, emit, explain, fuzz, model, run
 from convloom.cli.console import ProblemCommand, ReportingGroup
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app.command("check")(check.check)
 app.command("bench")(bench.bench)
 app.command("fuzz")(fuzz.fuzz)
 app.command("explain", cls=ProblemCommand)(explain.explain)
-app.command("emit", cls=ProblemCommand)(explain.emit)
+app.command("emit", cls=ProblemCommand)(emit.emit)
 app.command("key", cls=ProblemCommand)(explain.key)
 app.command("model")(model.model)
 

@@ -26,8 +26,9 @@ from convloom.frontend.bench import BenchRow, BenchVerdict, bench_line
 from convloom.frontend.choose_anchor import AnchorName, anchor_named
 from convloom.problem.conv import Conv
 from convloom.problem.notation import BatchLine, read_batch
-from convloom.report.bench_table import HEADER, bench_json, draw_bench, row_text, summary_lines, write_text
+from convloom.report.bench_table import HEADER, bench_json, draw_bench, row_text, summary_lines
 from convloom.report.layers import check_chart_path
+from convloom.report.output_file import write_output
 from convloom.runtime.device import device_named
 from convloom.runtime.interface import Device
 from convloom.runtime.pair_timing import Effort
@@ -112,7 +113,7 @@ def _report(
     rows: list[BenchRow], environment: dict[str, str], json: Path | None, plot: Path | None, console: Console
 ) -> None:
     if json is not None:
-        write_text(json, bench_json(rows, environment))
+        write_output(json, bench_json(rows, environment))
     if plot is not None:
         draw_bench(rows, plot)
     for text in summary_lines(rows) if rows else ():

@@ -91,17 +91,6 @@ def bench_json(rows: Sequence[BenchRow], environment: Mapping[str, str]) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def write_text(path: Path, text: str) -> None:
-    """IllegalProblem where the file cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise IllegalProblem(
-            f"an output must be a file that can be written; {path} gave {error}; correct it"
-        ) from error
-
-
 def draw_bench(rows: Sequence[BenchRow], path: Path) -> None:
     """A bar per measured problem: the ratio on a logarithmic axis, a line at 1, geometric means in the title.
 

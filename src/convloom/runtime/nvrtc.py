@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from ctypes.util import find_library
 from dataclasses import dataclass
 from functools import cache
@@ -55,31 +56,52 @@ class Nvrtc:
 
     def compile(self, source: KernelSource) -> Binary:
         """See `compiler.Compiler`. Other threads run meanwhile."""
-        program = ctypes.c_void_p()
-        text, name = source.text.encode(), f"{source.name}.cu".encode()
-        self._call("nvrtcCreateProgram", ctypes.byref(program), text, name, 0, None, None)
-        try:
-            return self._compile_program(program, source)
-        finally:
-            self._call("nvrtcDestroyProgram", ctypes.byref(program))
+        with self._compiled(source) as (program, log):
+            return Binary(self._fetch(program, "nvrtcGetCUBIN"), log)
 
-    def machine_code(self, source: KernelSource, binary: Binary) -> str:
-        """See `compiler.Compiler`; needs NVIDIA's disassembler."""
+    def ptx(self, source: KernelSource) -> str:
+        """The virtual assembly that the machine code is made of. BuildFailed as for `compile`."""
+        with self._compiled(source) as (program, _):
+            return self._fetch(program, "nvrtcGetPTX").rstrip(b"\0").decode()
+
+    def disassemble(self, binary: Binary) -> str:
+        """Machine code as text; UnsupportedTarget if NVIDIA's disassembler is not there."""
         tool = _disassembler()
         if tool is None:
-            return f"({_DISASSEMBLER} is needed to show machine code: pip install nvidia-cuda-nvdisasm)"
+            raise UnsupportedTarget(
+                f"machine code is shown by {_DISASSEMBLER}; found none in the wheels or on PATH; "
+                "run: pip install nvidia-cuda-nvdisasm"
+            )
         with tempfile.TemporaryDirectory(prefix="convloom-") as directory:
             cubin = Path(directory, "kernel.cubin")
             cubin.write_bytes(binary.payload)
             done = subprocess.run([tool, "-c", str(cubin)], capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
+    def machine_code(self, source: KernelSource, binary: Binary) -> str:
+        """See `compiler.Compiler`; needs NVIDIA's disassembler."""
+        try:
+            return self.disassemble(binary)
+        except UnsupportedTarget as error:
+            return f"({error})"
+
     def _options(self, source: KernelSource) -> tuple[str, ...]:
         since, no_cache = _NO_CACHE
         known = tuple(map(int, self.version.split("."))) >= since
         return (f"--gpu-architecture={source.arch}", *_OPTIONS, *((no_cache,) if known else ()))
 
-    def _compile_program(self, program: ctypes.c_void_p, source: KernelSource) -> Binary:
+    @contextmanager
+    def _compiled(self, source: KernelSource) -> Generator[tuple[ctypes.c_void_p, str]]:
+        """A compiled program with its log, alive inside the block."""
+        program = ctypes.c_void_p()
+        text, name = source.text.encode(), f"{source.name}.cu".encode()
+        self._call("nvrtcCreateProgram", ctypes.byref(program), text, name, 0, None, None)
+        try:
+            yield program, self._compile_program(program, source)
+        finally:
+            self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def _compile_program(self, program: ctypes.c_void_p, source: KernelSource) -> str:
         options = [option.encode() for option in self._options(source)]
         status = self.library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         log = self._fetch(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace")
@@ -88,7 +110,7 @@ class Nvrtc:
                 f"generated text must compile; NVRTC {self.version} refused kernel {source.name} for {source.arch} "
                 f"({self._error(status)}); set CONVLOOM_DUMP to keep the text and report this log:\n{log}"
             )
-        return Binary(self._fetch(program, "nvrtcGetCUBIN"), log)
+        return log
 
     def _fetch(self, program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
