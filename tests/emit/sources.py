@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from convloom.artifact import KernelSource
 from convloom.compiler import generate, prepare
 from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8
 from convloom.expr import sym
 from convloom.plan.legality import check_plan
+from convloom.plan.split import Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction
 from convloom.problem.conv import Direction, Scaling, TensorSpec
@@ -72,3 +76,10 @@ def source_of(name: str, target: Target):
     """The generated kernel of a name for a target."""
     contraction = prepare(PROBLEMS[name]).contraction
     return generate(contraction, target, fixed_plan(contraction, target)).source
+
+
+def divided_launches(how: Reduction, target: Target) -> tuple[KernelSource, ...]:
+    """A product of few tiles whose sums are shared among blocks and inside them, tiles taken in bands."""
+    contraction = prepare(product(40, 40, 1000, (F32, F32, F32))).contraction
+    plan = replace(fixed_plan(contraction, target), k_groups=2, split=Split(how, 3), walk=2)
+    return generate(contraction, target, plan).program.launches

@@ -8,8 +8,9 @@ from convloom.artifact import Access, Language
 from convloom.emit.index_text import index_text
 from convloom.errors import InternalError
 from convloom.expr import const, evaluate, fast_div, maximum, minimum, multiplier_of, select, sym
+from convloom.plan.split import Reduction
 from convloom.target.arch import CPU, OPENCL, SM_90A
-from tests.emit.sources import PROBLEMS, source_of
+from tests.emit.sources import PROBLEMS, divided_launches, source_of
 
 TARGETS = {"c": CPU, "opencl": OPENCL, "cuda": SM_90A}
 EVERY = [(name, dialect) for name in PROBLEMS for dialect in TARGETS]
@@ -18,6 +19,13 @@ EVERY = [(name, dialect) for name in PROBLEMS for dialect in TARGETS]
 @pytest.mark.parametrize(("name", "dialect"), EVERY)
 def test_golden(name, dialect, golden):
     golden(f"{name}.{dialect}.txt", source_of(name, TARGETS[dialect]).text)
+
+
+@pytest.mark.parametrize("how", [Reduction.PASSES, Reduction.ATOMIC], ids=lambda how: how.value)
+@pytest.mark.parametrize("dialect", TARGETS)
+def test_golden_of_divided_sums(dialect, how, golden):
+    texts = [launch.text for launch in divided_launches(how, TARGETS[dialect])]
+    golden(f"divided_{how.value}_product.{dialect}.txt", "\n".join(texts))
 
 
 @pytest.mark.parametrize(("name", "dialect"), EVERY)

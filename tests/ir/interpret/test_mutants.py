@@ -7,14 +7,18 @@ from functools import cache
 
 import pytest
 
+from convloom.compiler import prepare
 from convloom.ir.interpret import Options
 from convloom.ir.interpret.options import Landing
+from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Direction
 from convloom.problem.notation import parse_problem
 from convloom.problem.notation.choose import parse_line
+from convloom.target.arch import INTERPRET
 from tests.ir.interpret import mutations as plant
 from tests.ir.interpret.launching import Case
 from tests.notations import defaults
+from tests.plan.dividing import divided
 
 TAILS = "mb2ic5ih7iw6oc9oh4ow3kh3kw3sh2sw2ph1pw1"
 CROPPED = "mb2ic5ih10iw9oc9oh4ow3kh3kw3sh2sw2ph0pw0"  # taps before the first and behind the last output
@@ -109,6 +113,16 @@ def test_every_planted_fault_is_found(name, operator):
     assert [place for place, signs in found.items() if not signs] == []
     wanted = EXPECTED.get(operator)
     assert wanted is None or [place for place, signs in found.items() if not wanted & signs] == []
+
+
+@pytest.mark.parametrize("k_groups", [2, 4])
+def test_every_barrier_around_the_sums_of_groups_is_needed(k_groups):
+    problem = parse_problem(TAILS, direction=Direction.BWD_W)
+    grouped = Case(problem, plan_text(divided(prepare(problem).contraction, INTERPRET, 1, k_groups)))
+    assert grouped.found(grouped.kernel) == set()
+    dropped = [grouped.found(kernel) for _, kernel in plant.dropped_barrier(grouped.kernel)]
+    assert len(dropped) == 3
+    assert all("RACE" in signs for signs in dropped)
 
 
 def numbered(mutants):
