@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 import convloom
-from convloom import Scaling
+from convloom import Gemm, Scaling, TensorSpec, dim
 from convloom.compiler import generate, prepare
 from convloom.dtypes import BF16, F16, F32, F64, S8, S32
+from convloom.frontend.device_target import target_for
 from convloom.frontend.problem_check import check_problem
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Direction
 from convloom.problem.conv_arguments import conv_problem
 from convloom.problem.data import DataKind, make_operands
+from convloom.problem.layout import dense
 from convloom.problem.numerics import compare_exact
 from convloom.runtime.device import device_named
 from convloom.settings import scoped
@@ -152,3 +154,16 @@ def test_the_epilogue_acts_once_on_the_whole_sum(how):
     expected = 0.5 * whole + 2.0 * old + bias[:, None, None]
     found = kernel(src, wei, bias, out=old.copy(), alpha=0.5, beta=2.0)
     assert np.abs(found - expected).max() <= np.abs(expected).max() * 2.0**-11
+
+
+@pytest.mark.parametrize("how", [PASSES, ATOMIC])
+@pytest.mark.parametrize("device", ["cpu", "interpret"])
+def test_sums_of_nothing_and_of_less_than_a_term_per_part(device, how):
+    k = dim("k", min=0)
+    a, b, c = (TensorSpec(F32, dense(shape)) for shape in ((9, k), (k, 7), (9, 7)))
+    problem = Gemm((), 9, 7, k, a, b, c)
+    target = target_for(device_named(device))
+    kernel = convloom.compile(problem, device, plan_text(divided(contraction_of(problem), target, 5, 2, 2, how)))
+    for terms in (0, 1, 3, 50):
+        found = kernel(np.ones((9, terms), np.float32), np.ones((terms, 7), np.float32))
+        assert np.array_equal(found, np.full((9, 7), terms))
