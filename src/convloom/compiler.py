@@ -19,12 +19,12 @@ from convloom.ir.shared_space import shared_bytes
 from convloom.ir.text import kernel_text
 from convloom.ir.verify import bound_symbols
 from convloom.lower.build_tiled import build_tiled, main_launch
-from convloom.lower.instrument import observe
+from convloom.lower.instrument import observe, observe_final, observe_plan
 from convloom.lower.pipeline import Observer, run_pipeline
 from convloom.plan.choose import choose_plan, given_plan
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.requirements import PlanRequirement, plan_requirements
-from convloom.plan.tiled import TiledPlan
+from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.plan.workspace import workspace_bytes
 from convloom.problem.contract_conv import contract_conv
 from convloom.problem.contract_gemm import contract_gemm
@@ -90,9 +90,12 @@ def generate(
     policy: Policy = ANYTHING,
 ) -> Generated:
     """Builds, lowers and prints the kernels of one plan."""
+    observe_plan(plan_text(plan))
     kernels = tuple(
         run_pipeline(kernel, _problem_symbols(kernel), target, observe) for kernel in build_tiled(contraction, plan)
     )
+    for kernel in kernels:
+        observe_final(kernel)
     requirements = plan_requirements(plan, contraction, target, policy)
     launches = tuple(
         _source(kernel, target, _PRINTERS[target.language](kernel), _concerning(requirements, kernel, kernels))

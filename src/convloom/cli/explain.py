@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +27,9 @@ from convloom.plan.policy import ANYTHING, Policy
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.stride_key import key_text
 from convloom.report.explanation import explanation
+from convloom.report.explanation_page import explanation_page
 from convloom.report.interpretation import interpretation_text
+from convloom.report.output_file import write_output
 from convloom.target.arch import INTERPRET, target_named
 
 
@@ -44,6 +47,7 @@ def explain(
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Also run the kernel of a GPU target under the interpreter and count.")
     ] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write a page with pictures to this file.")] = None,
 ) -> None:
     """Tell the whole way of a problem: contraction, views with strides and masks, plan, requirements, source size.
 
@@ -57,7 +61,10 @@ def explain(
     generated = generated_for(parsed, target, plan, policy)
     chosen = plan is None and policy != ANYTHING
     preferred = plan_for(generated.contraction, target_named(target)) if chosen else None
-    typer.echo(explanation(parsed, generated, policy, preferred))
+    text = explanation(parsed, generated, policy, preferred)
+    typer.echo(text)
+    if html is not None:
+        write_output(html, explanation_page(parsed, generated, target_named(target), text))
     if interpret:
         typer.echo(interpretation_text(interpret_counted(parsed, target_named(target), plan)))
 

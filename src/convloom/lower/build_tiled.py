@@ -78,7 +78,7 @@ def _multiplying(
     plan, builder = frame.plan, IrBuilder()
     builder.comment("which tile of C this block computes")
     place = decode_block(builder, frame, plan.split.parts)
-    multiplier = _multiplier(frame)
+    multiplier = multiplier_for(frame)
     multiplier.clear(builder)
     _reduce(builder, frame, place, multiplier)
     reduce_groups(builder, frame, multiplier.accumulators)
@@ -93,12 +93,13 @@ def _passing(
 ) -> Kernel:
     """A kernel over the tiles of C that does not multiply."""
     plan, builder = frame.plan, IrBuilder()
-    blocks = emit(builder, frame, _multiplier(frame))
+    blocks = emit(builder, frame, multiplier_for(frame))
     name = f"{what}_{plan.block_m}x{plan.block_n}"
     return Kernel(name, buffers, scalars, plan.threads, blocks, plan.index_bits, builder.body)
 
 
-def _multiplier(frame: Frame) -> Multiplier:
+def multiplier_for(frame: Frame) -> Multiplier:
+    """What multiplies, by the plan's row."""
     return ScalarMultiplier(frame) if frame.row is None else MatrixMultiplier(frame, frame.row)
 
 

@@ -49,6 +49,12 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
     )
 
 
+def predicted_seconds(plan: TiledPlan, contraction: Contraction, target: Target) -> float | None:
+    """What the cost model expects of a call at typical sizes; None as for `predicted`."""
+    arrangement = _arrangement(plan, contraction, target)
+    return None if arrangement is None else estimate(plan, arrangement.work, target).seconds
+
+
 def _arrangement(plan: TiledPlan, contraction: Contraction, target: Target) -> Arrangement | None:
     """The arrangement with the plan's axes; their order within a kind does not matter to the numbers."""
     for item in arrangements(contraction, target):
