@@ -69,15 +69,18 @@ def test_phase_tables_larger_than_constant_memory_lie_in_global_memory():
         assert place in generate(contraction, SM_90A, plan_for(contraction, SM_90A)).source.text
 
 
-def test_matrix_rows_that_matrix_loads_cannot_feed_are_refused():
+def test_matrix_rows_are_fed_by_what_their_fragments_allow():
+    """Both once printed matrix loads that did not match the row's registers."""
     contraction = prepare(gemm(256, 256, 256, F16, F16)).contraction
     plan = plan_for(contraction, SM_90A)
     assert plan.row == "mma.m16n8k16.f32.f16.f16"
-    shallow = check_plan(replace(plan, row="mma.m16n8k8.f32.f16.f16"), contraction, SM_90A)
-    assert shallow is not None
-    assert "takes (2, 1)" in shallow.reason
+    shallow = replace(plan, row="mma.m16n8k8.f32.f16.f16")
+    assert check_plan(shallow, contraction, SM_90A) is None
+    assert "ldmatrix.sync.aligned.m8n8.x4" in generate(contraction, SM_90A, shallow).source.text
     bytes_ = prepare(gemm(256, 256, 256, S8, S32)).contraction
-    turned = replace(plan, row="mma.m16n8k32.s32.s8.s8", a=Transfer(Along.ROW, 1, 16), b=Transfer(Along.K, 1, 16))
-    refused = check_plan(turned, bytes_, SM_90A)
-    assert refused is not None
-    assert "16-bit numbers only" in refused.reason
+    ways = {"a": Transfer(Along.ROW, 1, 16), "b": Transfer(Along.K, 1, 16)}
+    turned = replace(plan, row="mma.m16n8k32.s32.s8.s8", k_groups=1, **ways)
+    assert check_plan(turned, bytes_, SM_90A) is None
+    text = generate(bytes_, SM_90A, turned).source.text
+    assert ".trans." not in text, "bytes are not transposed by matrix loads"
+    assert "ld.shared.b32" in text

@@ -21,12 +21,17 @@ class NumberClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type: text name, width in bits, class, and bits of its significand (implicit one included)."""
+    """One element type: text name, width in bits, class, bits of its significand (implicit one included).
+
+    `exponent_bits` of floating-point types; `largest` finite number where stores saturate to it (8-bit floats).
+    """
 
     name: str
     bits: int
     number_class: NumberClass
     digits: int
+    exponent_bits: int = 0
+    largest: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -40,17 +45,21 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy type that stores it (bf16 through ml_dtypes)."""
+        """The NumPy type that stores it (bf16 and the 8-bit floats through ml_dtypes)."""
         return _NUMPY[self.name]
 
     def __str__(self) -> str:
         return self.name
 
 
-F64 = DType("f64", 64, NumberClass.FLOAT, 53)
-F32 = DType("f32", 32, NumberClass.FLOAT, 24)
-F16 = DType("f16", 16, NumberClass.FLOAT, 11)
-BF16 = DType("bf16", 16, NumberClass.FLOAT, 8)
+F64 = DType("f64", 64, NumberClass.FLOAT, 53, 11)
+F32 = DType("f32", 32, NumberClass.FLOAT, 24, 8)
+F16 = DType("f16", 16, NumberClass.FLOAT, 11, 5)
+BF16 = DType("bf16", 16, NumberClass.FLOAT, 8, 8)
+E4M3 = DType("e4m3", 8, NumberClass.FLOAT, 4, 4, 448.0)
+"""4 exponent bits, no infinities, NaN = 0x7f and 0xff (OCP 8-bit floating point, E4M3)."""
+E5M2 = DType("e5m2", 8, NumberClass.FLOAT, 3, 5, 57344.0)
+"""5 exponent bits, IEEE-like (OCP 8-bit floating point, E5M2)."""
 S32 = DType("s32", 32, NumberClass.SIGNED, 31)
 S8 = DType("s8", 8, NumberClass.SIGNED, 7)
 U8 = DType("u8", 8, NumberClass.UNSIGNED, 8)
@@ -58,19 +67,21 @@ U8 = DType("u8", 8, NumberClass.UNSIGNED, 8)
 B32 = DType("b32", 32, NumberClass.UNSIGNED, 32)
 """A register word whose bits an instruction interprets; no tensor has it."""
 
-ALL_DTYPES = (F64, F32, F16, BF16, S32, S8, U8)
+ALL_DTYPES = (F64, F32, F16, BF16, E4M3, E5M2, S32, S8, U8)
 
 _NUMPY: dict[str, np.dtype[np.generic]] = {
     "f64": np.dtype(np.float64),
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "s32": np.dtype(np.int32),
     "s8": np.dtype(np.int8),
     "u8": np.dtype(np.uint8),
     "b32": np.dtype(np.uint32),
 }
-_BY_NAME = {dtype.name: dtype for dtype in (*ALL_DTYPES, B32)}
+_BY_NAME = {dtype.name: dtype for dtype in (*ALL_DTYPES, B32)} | {"f8_e4m3": E4M3, "f8_e5m2": E5M2}
 _BY_NUMPY = {_NUMPY[dtype.name]: dtype for dtype in ALL_DTYPES}
 
 
@@ -90,6 +101,14 @@ def dtype_of_numpy(dtype: np.dtype[np.generic]) -> DType:
         known = ", ".join(str(key) for key in _BY_NUMPY)
         raise IllegalType(f"array elements must be one of {known}; got {dtype}; convert the array first")
     return found
+
+
+def holds(wide: DType, narrow: DType) -> bool:
+    """Whether every number of a floating-point type is one of another, or the types are one."""
+    if wide is narrow:
+        return True
+    both = wide.is_float and narrow.is_float
+    return both and wide.digits >= narrow.digits and wide.exponent_bits >= narrow.exponent_bits
 
 
 def accumulator(a: DType, b: DType) -> DType:

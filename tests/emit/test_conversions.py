@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convloom.artifact import Access, BufferParam, KernelSource, Language
-from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8, dtype_named
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, S32, U8, dtype_named
 from convloom.emit.c import print_c
 from convloom.emit.opencl import print_opencl
 from convloom.errors import UnsupportedTarget
@@ -37,6 +37,14 @@ PAIRS = [
     (F32, F64),
     (F64, F32),
     (S32, F64),
+    (F32, E4M3),
+    (F32, E5M2),
+    (E4M3, F32),
+    (E5M2, F32),
+    (F16, E5M2),
+    (BF16, E4M3),
+    (E4M3, F16),
+    (S32, E5M2),
 ]
 
 
@@ -100,21 +108,25 @@ def _float_edges():
     larger = 2.0**23 + np.arange(-8, 8) / 2
     limits = np.array([2.0**31, 2.0**31 - 128, 65504, 65519.99, 65520, 65536, 3.39e38, 3.4e38, np.inf, np.nan, 0.0])
     parts = [halves, powers, large, larger, limits, midpoints(BF16)[::7], midpoints(F16)[::3]]
+    parts += [midpoints(E4M3), midpoints(E5M2)]
     both = np.concatenate([np.asarray(part, np.float32) for part in parts])
     near = np.concatenate([both, np.nextafter(both, np.float32(np.inf)), np.nextafter(both, np.float32(-np.inf))])
     return np.concatenate([near, -near])
 
 
 def midpoints(dtype):
-    """Halfway between neighbouring values of a 16-bit type."""
-    bits = np.arange(0, 0x7BFF if dtype is F16 else 0x7F7F, dtype=np.uint16)
-    here, there = (pattern.view(dtype.numpy).astype(np.float64) for pattern in (bits, bits + np.uint16(1)))
+    """Halfway between neighbouring values of a 16-bit or 8-bit type."""
+    largest = {F16: 0x7BFF, BF16: 0x7F7F, E4M3: 0x7E, E5M2: 0x7B}[dtype]
+    bits = np.arange(0, largest, dtype=f"u{dtype.nbytes}")
+    here, there = (pattern.view(dtype.numpy).astype(np.float64) for pattern in (bits, bits + bits.dtype.type(1)))
     return ((here + there) / 2).astype(np.float32)
 
 
 def expected(values, to):
-    """The nearest value, ties to even; integers saturate and take NaN to 0."""
+    """The nearest value, ties to even; integers and 8-bit floats saturate, integers take NaN to 0."""
     with np.errstate(all="ignore"):
+        if to.largest is not None:
+            return np.clip(values.astype(np.float32), -to.largest, to.largest).astype(to.numpy)
         if to.is_float:
             return values.astype(np.float32).astype(to.numpy) if to.bits < 32 else values.astype(to.numpy)
         limits = np.iinfo(to.numpy)

@@ -150,3 +150,13 @@ def test_the_command_reports_faults_once_and_fails(monkeypatch):
 
 def test_targets_follow_the_device():
     assert target_for(device_named("interpret")) is INTERPRET
+
+
+def test_copies_of_a_part_of_the_block():
+    """Threads beyond the last copy have addresses of no meaning; the interpreter once took them for the buffer's."""
+    plan = (
+        "tiled block=2x64x2 thread=2x4 chunk=2x4 lanes=1 unroll=0 g=g0 m=m0 n=n0 serial=- k=k0 a=row*1+2 b=row*1+4"
+        " store=1 index=32 swap=0 row=fma stages=4 groups=1 split=none walk=1"
+    )
+    case = FuzzCase(GemmSizes(2, 2, 2, 2, (False, False, True)), "fwd", "f32", plan=plan)
+    assert run_case(case, device_named("interpret")) is None

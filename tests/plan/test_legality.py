@@ -45,12 +45,18 @@ BROKEN = {
     "padding of b": ({"b": Transfer(Along.ROW, 4, 2)}, "padding of transfer b must keep its vectors aligned; got 2"),
     "padding of a": ({"a": Transfer(Along.K, 4, 3)}, "padding must keep fragments aligned, .* got 3 and 0"),
     "lanes": ({"lanes": 4}, "lanes must be a power of two up to 1 on sm_90a; got 4"),
+    "swizzle of rows": (
+        {"b": Transfer(Along.ROW, 4, 0, 2)},
+        "swizzle of transfer b must be .* up to 1 here",
+    ),
+    "three sets of fragments": ({"fragments": 3}, "one or two sets of fragments are kept; got 3"),
+    "sets of fragments in a loop": ({"fragments": 2, "unroll_k": False}, "need an unrolled loop over k"),
     "index": ({"index_bits": 16}, "32 or 64 bits; got 16"),
     "threads": ({"block_m": 256, "block_n": 512}, "at most 1024 threads on sm_90a; this plan has 8192"),
     "shared memory": ({"block_k": 4096}, "bytes of shared memory on sm_90a; this plan needs 786432"),
     "registers": (
         {"block_m": 256, "block_n": 256, "thread_m": 32, "thread_n": 32},
-        "255 registers on sm_90a; this plan needs about 1112",
+        "255 registers on sm_90a; this plan needs about 1128",
     ),
     "shares of K": ({"k_groups": 3}, "3 K groups .* take equal shares of a K tile, multiples of 1; block_k is 8"),
     "sums of K groups": (

@@ -27,11 +27,12 @@ PLANS = st.builds(
     SIZE,
     st.one_of(st.just(NO_SPLIT), st.builds(Split, st.sampled_from(SHARED_SUMS), st.integers(2, 512))),
     SIZE,
+    st.integers(1, 2),
 )
 
 TEXT = (
     "tiled block=16x32x8 thread=2x4 chunk=1x4 lanes=4 unroll=0 g=- m=m0,m1 n=n0 serial=k1 k=k0"
-    " a=k*4+0 b=row*4+8 store=4 index=32 swap=1 row=fma stages=1 groups=1 split=none walk=1"
+    " a=k*4+0 b=row*4+8 store=4 index=32 swap=1 row=fma stages=1 groups=1 split=none walk=1 fragments=2"
 )
 
 
@@ -46,7 +47,7 @@ def test_text_of_a_plan():
     plan = parse_plan(TEXT)
     assert plan_text(plan) == TEXT
     assert (plan.units_m, plan.units_n, plan.threads) == (8, 8, 64)
-    assert plan.shared_numbers() == 8 * (16 + 32 + 8)
+    assert plan.fragments == 2
     assert plan.merged == ("k0",)
     assert plan.a == Transfer(Along.K, 4, 0)
 
@@ -80,3 +81,7 @@ def test_malformed_text(old, new, words):
     assert old in TEXT
     with pytest.raises(Infeasible, match=words):
         parse_plan(TEXT.replace(old, new))
+
+
+def test_sets_of_fragments_may_be_left_out():
+    assert parse_plan(TEXT.replace(" fragments=2", "")).fragments == 1

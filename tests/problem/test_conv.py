@@ -115,7 +115,7 @@ def test_record_errors_state_rule_value_and_remedy(change, message):
         ((F64, F32, F64), None, "f64 goes with f64 alone"),
         ((F32, F32, S32), None, "got s32"),
         ((F16, F16, F16), S32, "bias of float operands"),
-        ((S8, S8, S32), F16, "bias of 8-bit operands"),
+        ((S8, S8, S32), F64, "bias of 8-bit operands"),
     ],
 )
 def test_type_errors_are_also_type_errors_of_python(types, bias, message):

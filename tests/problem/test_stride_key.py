@@ -187,3 +187,11 @@ def test_factors_and_bias_are_in_the_key():
     assert GOOD.replace("acc=f32", "acc=f32 scale=alpha,beta") == key_text(
         parse_key(GOOD.replace("acc=f32", "acc=f32 scale=alpha,beta"))
     )
+
+
+def test_tf32_is_part_of_the_key():
+    strict = prepare(parse_problem("mb2ic8ih5oc8oh5kh3ph1")).contraction
+    allowed = prepare(parse_problem("mb2ic8ih5oc8oh5kh3ph1", dtypes="tf32")).contraction
+    assert "math=tf32" in key_text(allowed)
+    assert "math" not in key_text(strict)
+    assert parse_key(key_text(allowed)).tf32

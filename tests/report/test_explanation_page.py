@@ -16,7 +16,7 @@ from convloom.expr import const, evaluate
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Constant, Kernel, Read, Scope
 from convloom.ir.symbols import thread_id
-from convloom.lower.shared_layout import SharedLayout
+from convloom.plan.shared_layout import SharedLayout
 from convloom.plan.tiled import parse_plan
 from convloom.problem.notation.choose import parse_problem
 from convloom.report.draw_banks import draw_layouts

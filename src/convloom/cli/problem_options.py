@@ -10,7 +10,7 @@ from convloom.dtypes import dtype_named
 from convloom.errors import IllegalProblem
 from convloom.problem.data import DataKind
 from convloom.problem.layout_tags import ANY
-from convloom.problem.notation import Defaults, direction_named, types_named
+from convloom.problem.notation import Defaults, allows_tf32, direction_named, types_named
 
 ProblemText = Annotated[
     str,
@@ -19,7 +19,9 @@ ProblemText = Annotated[
     ),
 ]
 DirectionName = Annotated[str, typer.Option("--dir", help="fwd, bwd_d or bwd_w, where the notation leaves it open.")]
-TypeNames = Annotated[str, typer.Option("--dt", help="One element type, or src:wei:dst.")]
+TypeNames = Annotated[
+    str, typer.Option("--dt", help="One element type, or src:wei:dst; tf32: f32 tensors, products of tf32 allowed.")
+]
 SourceTag = Annotated[
     str,
     typer.Option("--stag", help="Layout of src, such as nhwc or aBx16b; left out it is nchw, whatever the others are."),
@@ -58,4 +60,5 @@ def defaults_of(
         wei_tag=wtag,
         dst_tag=dtag,
         bias=None if bias is None else dtype_named(bias),
+        tf32=allows_tf32(dtypes),
     )

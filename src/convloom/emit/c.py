@@ -13,6 +13,8 @@ _SCALARS = {
     "f32": "float",
     "f16": "_Float16",
     "bf16": "unsigned short",
+    "e4m3": "unsigned char",
+    "e5m2": "unsigned char",
     "s32": "int",
     "s8": "signed char",
     "u8": "unsigned char",

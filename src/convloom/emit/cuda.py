@@ -26,6 +26,7 @@ _SCALARS = {
     "s8": "signed char",
     "u8": "unsigned char",
 }
+_TINY_FLOATS = {"e4m3": "unsigned char", "e5m2": "unsigned char"}  # declared where used
 _CONSTANT_BYTES = 32 * 1024
 _ARITHMETIC = ("f64", "f32", "s32")
 
@@ -104,6 +105,8 @@ def _table_space(kernel: Kernel) -> str:
 def _types(printer: Printer, kernel: Kernel) -> str:
     lines = [f"typedef {text} {name};" for name, text in _SCALARS.items()]
     lines += [f"struct {name} {{ unsigned short bits; }};" for name in ("f16", "bf16")]
+    used = {dtype for dtype, _ in printer.types} | {str(buffer.dtype) for buffer in kernel.buffers}
+    lines += [f"typedef {text} {name};" for name, text in _TINY_FLOATS.items() if name in used]
     for dtype, lanes in sorted(printer.types):
         if lanes > 1:
             lines.append(_vector_type(dtype, lanes))

@@ -99,6 +99,36 @@ def _saturating(dtype: str, low: int, high: int) -> str:
     )
 
 
+def _from_tiny(mantissa: int, bias: int, special: int) -> str:
+    """An 8-bit float as f32. Magnitudes from `special` on are NaN, but infinity for it if its mantissa is 0."""
+    infinity = f"magnitude == {special}u ? 0x7f800000u : " if special & ((1 << mantissa) - 1) == 0 else ""
+    return (
+        "union { unsigned u; f32 f; } bits; unsigned magnitude = x & 0x7fu;"
+        " unsigned sign = (unsigned)(x & 0x80u) << 24;"
+        f" if (magnitude < {1 << mantissa}u) bits.f = (f32)magnitude * {2.0 ** (1 - bias - mantissa)!r}f;"
+        f" else bits.u = magnitude >= {special}u ? ({infinity}0x7fc00000u)"
+        f" : (magnitude << {23 - mantissa}) + {127 - bias << 23}u;"
+        " bits.u |= sign; return bits.f;"
+    )
+
+
+def _to_tiny(dtype: str, mantissa: int, bias: int, largest: int) -> str:
+    """An f32 as an 8-bit float: to nearest even, saturating (infinity too), NaN stays NaN.
+
+    Adding 2**23 rounds multiples of the least subnormal to integers, which are the bits.
+    """
+    drop = 23 - mantissa
+    return (
+        "union { f32 f; unsigned u; } bits; bits.f = x; unsigned sign = bits.u >> 24 & 0x80u; bits.u &= 0x7fffffffu;"
+        f" unsigned code; if (bits.u > 0x7f800000u) code = 0x7fu;"
+        f" else if (bits.f < {2.0 ** (1 - bias)!r}f)"
+        f" {{ bits.f = bits.f * {2.0 ** (bias + mantissa - 1)!r}f + 8388608.0f; code = bits.u & 0xffu; }}"
+        f" else {{ code = (bits.u + {(1 << drop - 1) - 1}u + (bits.u >> {drop} & 1u)) >> {drop};"
+        f" code -= {127 - bias << mantissa}u; if (code > {largest}u) code = {largest}u; }}"
+        f" return ({dtype})(code | sign);"
+    )
+
+
 CONVERSIONS: dict[Conversion, str] = {
     # Saturate, then round to nearest even by adding and taking away 1.5 * 2**52; NaN becomes 0.
     ("s32", "f64"): (
@@ -114,6 +144,11 @@ CONVERSIONS: dict[Conversion, str] = {
         " unsigned quiet = (bits.u >> 16) | 0x40u;"
         " return (bf16)((bits.u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);"
     ),
+    # 8-bit floats by their bits; subnormals are small multiples of the least one.
+    ("f32", "e4m3"): _from_tiny(mantissa=3, bias=7, special=0x7F),
+    ("f32", "e5m2"): _from_tiny(mantissa=2, bias=15, special=0x7C),
+    ("e4m3", "f32"): _to_tiny("e4m3", mantissa=3, bias=7, largest=0x7E),
+    ("e5m2", "f32"): _to_tiny("e5m2", mantissa=2, bias=15, largest=0x7B),
     ("s8", "f32"): _saturating("s8", -128, 127),
     ("u8", "f32"): _saturating("u8", 0, 255),
     # Adding and taking away 2**23 of x's sign rounds |x| < 2**23; larger floats are integers.

@@ -16,6 +16,7 @@ _SCALARS = {
     "s8": "char",
     "u8": "uchar",
 }
+_TINY_FLOATS = {"e4m3": "uchar", "e5m2": "uchar"}  # declared where used
 _LANES = "0123456789abcdef"
 
 # OpenCL C 1.2, 6.12.7: vload_half and vstore_half need no extension.
@@ -75,7 +76,7 @@ def print_opencl(kernel: Kernel) -> str:
         f"// {kernel.name}: {kernel.threads} work-items a group",
         "#pragma OPENCL EXTENSION cl_khr_fp64 : enable" if doubles else "",
         f"typedef {'int' if kernel.index_bits == 32 else 'long'} index_t;",
-        _types(printer, doubles),
+        _types(printer, used, doubles),
         index_helpers(SYNTAX),
         helper_text(printer.helpers, SYNTAX),
         table_text(kernel, "__constant index_t"),
@@ -84,9 +85,11 @@ def print_opencl(kernel: Kernel) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _types(printer: Printer, doubles: bool) -> str:
+def _types(printer: Printer, used: set[str], doubles: bool) -> str:
     lines = [f"typedef {text} {name};" for name, text in _SCALARS.items() if doubles or name != "f64"]
+    lines += [f"typedef {text} {name};" for name, text in _TINY_FLOATS.items() if name in used]
+    scalars = _SCALARS | _TINY_FLOATS
     lines += [
-        f"typedef {_SCALARS[dtype]}{lanes} {dtype}x{lanes};" for dtype, lanes in sorted(printer.types) if lanes > 1
+        f"typedef {scalars[dtype]}{lanes} {dtype}x{lanes};" for dtype, lanes in sorted(printer.types) if lanes > 1
     ]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ class Options(NamedTuple):
     device: str | None
     plan: str | None
     stream: Any
+    tf32: bool = False
 
 
 class Described(NamedTuple):
@@ -82,6 +84,7 @@ def run(operation: Operation, first: Any, second: Any, bias: Any, arguments: tup
         options.plan,
         options.deterministic,
         options.max_workspace,
+        options.tf32,
     )
     kernel = _kernels.get(key)
     if kernel is None:
@@ -149,7 +152,7 @@ def _find_kernel(operation: Operation, described: Described, arguments: tuple[An
     device = common_device({name: tensor for name, tensor in named.items() if tensor is not None}, options.device)
     alpha, beta = factors(options)
     problem = operation.build(described, arguments, Scaling(alpha != 1.0, beta != 0.0))
-    return compiled(problem, device, options)
+    return compiled(replace(problem, tf32=options.tf32), device, options)
 
 
 def common_device(tensors: dict[str, Tensor], wanted: str | None) -> str:

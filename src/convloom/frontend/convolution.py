@@ -38,6 +38,7 @@ def conv(
     device: str | None = None,
     plan: str | None = None,
     stream: Any = None,
+    tf32: bool = False,
 ) -> Any:
     """The convolution alpha * (x * w) + beta * out + bias, as torch.nn.functional.conv1d, conv2d, conv3d.
 
@@ -49,10 +50,11 @@ def conv(
     dense in the order of x's strides, of x's element type, or s32 for 8-bit integers. `beta` = 0 does not read out;
     `accumulate` is beta = 1. `deterministic`: equal calls give equal bits, at a small cost. `max_workspace`: most bytes
     of scratch memory; 0 always works, None leaves it to the planner. `device`: where the arrays must lie. `stream`:
-    None takes the current one of the arrays' framework. On a GPU the call returns at once. IllegalProblem (a
-    ValueError) names rule, value and remedy; IllegalType (also a TypeError) concerns types.
+    None takes the current one of the arrays' framework. `tf32`: f32 factors may lose their lower 13 bits where that is
+    faster; False keeps every bit. On a GPU the call returns at once. IllegalProblem (a ValueError) names rule, value
+    and remedy; IllegalType (also a TypeError) concerns types.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
     return run(_CONV, x, w, bias, (stride, padding, dilation, groups), options)
 
 
@@ -75,13 +77,14 @@ def conv_transpose(
     device: str | None = None,
     plan: str | None = None,
     stream: Any = None,
+    tf32: bool = False,
 ) -> Any:
     """The transposed convolution, as torch.nn.functional.conv_transpose1d, 2d, 3d (the order of arguments included).
 
     Shapes: x (n, c, *spatial), w (c, k/groups, *kernel), bias (k,), result (n, k, *outputs) with outputs =
     (in-1)*stride - pads + dilation*(kernel-1) + output_padding + 1. Everything else as in `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
     return run(_TRANSPOSE, x, w, bias, (stride, padding, output_padding, groups, dilation), options)
 
 
@@ -103,6 +106,7 @@ def conv_input_grad(
     device: str | None = None,
     plan: str | None = None,
     stream: Any = None,
+    tf32: bool = False,
 ) -> Any:
     """The gradient of a convolution by its input, as torch.nn.grad.conv2d_input and its kin.
 
@@ -110,7 +114,7 @@ def conv_input_grad(
     grad_out (n, k, *outputs), result (n, c, *spatial). Everything else as in `conv`; a new result follows the order of
     grad_out.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
     return run(_INPUT_GRAD, grad_out, w, None, (input_size, stride, padding, dilation, groups), options)
 
 
@@ -132,13 +136,14 @@ def conv_weight_grad(
     device: str | None = None,
     plan: str | None = None,
     stream: Any = None,
+    tf32: bool = False,
 ) -> Any:
     """The gradient of a convolution by its weights, as torch.nn.grad.conv2d_weight and its kin.
 
     `weight_shape` is (k, c/groups, *kernel). Shapes: x (n, c, *spatial), grad_out (n, k, *outputs), result as
     `weight_shape`. Everything else as in `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
     return run(_WEIGHT_GRAD, x, grad_out, None, (weight_shape, stride, padding, dilation, groups), options)
 
 

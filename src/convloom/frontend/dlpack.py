@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-from convloom.dtypes import ALL_DTYPES, BF16, DType, NumberClass
+from convloom.dtypes import ALL_DTYPES, BF16, E4M3, E5M2, F16, F32, F64, DType, NumberClass
 from convloom.errors import IllegalProblem, IllegalType
 
 NO_SYNCHRONISATION = -1  # the stream that tells a producer not to wait: the kernel follows on the producer's stream
@@ -51,10 +51,12 @@ _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 # Device kinds of dlpack.h whose memory a kernel of the named device can use.
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 _CODES = {
-    **{(2, dtype.bits): dtype for dtype in ALL_DTYPES if dtype.is_float and dtype is not BF16},
+    **{(2, dtype.bits): dtype for dtype in (F64, F32, F16)},
     **{(0, dtype.bits): dtype for dtype in ALL_DTYPES if dtype.number_class is NumberClass.SIGNED},
     **{(1, dtype.bits): dtype for dtype in ALL_DTYPES if dtype.number_class is NumberClass.UNSIGNED},
     (4, 16): BF16,
+    (10, 8): E4M3,
+    (12, 8): E5M2,
 }
 
 

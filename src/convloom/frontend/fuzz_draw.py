@@ -12,12 +12,14 @@ from convloom.plan.draw_plan import draw_plan
 from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Scaling
 from convloom.problem.layout_tags import ANY
+from convloom.problem.notation.defaults import TF32_NAME
 from convloom.target.arch import Target
 
 _DIRECTIONS = ("fwd", "bwd_d", "bwd_w")
 _TYPES = (
-    "f32", "f32", "f32", "f16", "f16", "f16:f16:f32", "bf16", "f64", "s8:s8:s32", "u8:s8:s8", "s8:s8:f32",
-    "f16:bf16:f32",
+    "f32", "f32", "f32", "tf32", "tf32", "f16", "f16", "f16:f16:f32", "f16:f16:u8", "bf16", "bf16:bf16:f32", "f64",
+    "f64", "s8:s8:s32", "u8:s8:s8", "u8:u8:s32", "s8:u8:f16", "s8:s8:f32", "f16:bf16:f32", "f32:bf16:f32",
+    "e4m3:e4m3:e4m3", "e5m2:e4m3:f16", "e4m3:f16:bf16",
 )  # fmt: skip
 _TAGS = (ANY, "abx", "axb", "axb", "aBx8b", "aBx16b")
 _CHANNELS = (1, 1, 2, 3, 4, 5, 8, 8, 16, 17, 32)
@@ -47,9 +49,11 @@ def _scaling(random: Random) -> Scaling:
 def _bias(random: Random, types: str) -> str | None:
     if random.random() < 0.6:
         return None
-    names = types.split(":")
+    names = types.replace(TF32_NAME, "f32").split(":")
     first, result = names[0], names[-1]
-    return random.choice(("s32", "f32")) if first in ("s8", "u8") else (result if first == result else "f32")
+    if first in ("s8", "u8"):
+        return random.choice(("s32", "f32", "s8", "u8", "bf16"))
+    return result if first == result else "f32"
 
 
 def _draw_conv(random: Random) -> FuzzCase:

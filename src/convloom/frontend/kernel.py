@@ -15,10 +15,11 @@ from convloom.frontend.dims import check_symbols, fact_texts
 from convloom.frontend.factors import real_factor
 from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.frontend.overlap import Reach, check_apart, reach_of
+from convloom.frontend.reject_spills import Rejected, first_without_spills
 from convloom.frontend.size_solver import SizeSolver, Values, compile_values
 from convloom.frontend.tensor import Tensor
 from convloom.frontend.variant import Variant
-from convloom.plan.choose import choose_plan, given_plan
+from convloom.plan.choose import given_plan, ranked_plans
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.problem.contraction import Contraction
@@ -31,6 +32,7 @@ from convloom.runtime.opencl import OpenClDevice
 from convloom.target.arch import Target
 
 _MOST_PLACEMENTS = 4096
+_MOST_BUILT = 8  # candidates built in search of one that does not spill
 _NO_FACTORS = (1.0, 0.0)
 _NO_FLOATS: dict[str, float] = {}
 
@@ -50,7 +52,8 @@ class Kernel:
 
     The preferred variant may rely on more than the problem says (alignment of pointers, offsets that fit 32 bits). A
     call that breaks this runs a general variant, built when first needed, so that every size that the declared facts
-    allow is accepted. A plan given as text is used as it is: there a broken condition is an error.
+    allow is accepted. A plan given as text is used as it is: there a broken condition is an error. Of the planner's
+    candidates those that the device's compiler spills are passed over; `rejected` lists them.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Kernel:
         self._solvers: dict[bool, SizeSolver] = {}
         self._placements: dict[Any, _Placement] = {}
         self._made: dict[str, Variant] = {}
+        self.rejected: tuple[Rejected, ...] = ()
         self._variants: BuildOnce[str, Variant] = BuildOnce()
         self._siblings: BuildOnce[Scaling, Kernel] = BuildOnce()
         self._result_values = _result_values(self._terms.result)
@@ -128,15 +132,20 @@ class Kernel:
         return self._variants.get(label, self._make_variant)
 
     def _make_variant(self, label: str) -> Variant:
-        assert self._normal is not None
-        contraction = self._normal.contraction
+        normal = self._normal
+        assert normal is not None
+
+        def build(plan: TiledPlan) -> Variant:
+            return Variant(label, plan, normal, self._names, self.target, self.device, self.policy)
+
         if self._given is not None:
-            plan = given_plan(self._given, contraction, self.target, self.policy)
+            made = build(given_plan(self._given, normal.contraction, self.target, self.policy))
         else:
-            plan = choose_plan(contraction, self.target, general=label == "general", policy=self.policy)
-        made = self._made[label] = Variant(
-            label, plan, self._normal, self._names, self.target, self.device, self.policy
-        )
+            general = label == "general"
+            plans = ranked_plans(normal.contraction, self.target, _MOST_BUILT, general=general, policy=self.policy)
+            made, rejected = first_without_spills(plans, build)
+            self.rejected += rejected
+        self._made[label] = made
         return made
 
     def workspace_bytes(self, **sizes: int) -> int:

@@ -60,6 +60,7 @@ def gemm(
     device: str | None = None,
     plan: str | None = None,
     stream: Any = None,
+    tf32: bool = False,
 ) -> Any:
     """The product alpha * (a @ b) + beta * out + bias, with the shapes of numpy.matmul.
 
@@ -68,7 +69,7 @@ def gemm(
     arrays' own, so that a transposed view costs nothing. A new result is dense, rows first. Everything else as in
     `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream)
+    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
     check_options(options)
     family = family_of("a", a)
     left, right = family.adapt("a", a), family_of("b", b).adapt("b", b)
@@ -103,6 +104,7 @@ def _prepare(arrays: Described, scale: tuple[float, float], options: Options) ->
         options.plan,
         options.deterministic,
         options.max_workspace,
+        options.tf32,
     )
     found = _prepared.get(key)
     if found is None:
@@ -135,6 +137,7 @@ def _build(arrays: Described, scaling: Scaling, options: Options) -> _Prepared:
         bias=None if arrays.bias is None else arrays.bias.dtype,
         scaling=scaling,
         bias_axis=_bias_axis(arrays.bias, m, n),
+        tf32=options.tf32,
     )
     strides = tuple([stride.value for stride in layout.strides])
     return _Prepared(

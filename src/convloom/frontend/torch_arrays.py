@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8, DType
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, S32, U8, DType
 from convloom.errors import IllegalProblem, IllegalType
 from convloom.frontend.tensor import Tensor, check_alignment
 
@@ -15,6 +15,8 @@ _NAMES = {
     F32: "float32",
     F16: "float16",
     BF16: "bfloat16",
+    E4M3: "float8_e4m3fn",
+    E5M2: "float8_e5m2",
     S32: "int32",
     S8: "int8",
     U8: "uint8",
@@ -27,7 +29,9 @@ def _torch() -> Any:
 
 @cache
 def _dtypes() -> dict[Any, DType]:
-    return {getattr(_torch(), name): dtype for dtype, name in _NAMES.items()}
+    """Types by PyTorch's own; versions before 2.1 lack the 8-bit floats."""
+    torch = _torch()
+    return {getattr(torch, name): dtype for dtype, name in _NAMES.items() if hasattr(torch, name)}
 
 
 @cache

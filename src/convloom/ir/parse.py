@@ -42,7 +42,7 @@ from convloom.ir.text import BINARY_NAMES, INDENT
 from convloom.target.catalogue import row_named
 
 _NAMED = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?(?:~(\d+))?")
-_DECLARED = re.compile(r"(\w+) ([a-z]+\d*)(?:x(\d+))?\[(\d+)\]")
+_DECLARED = re.compile(r"(\w+) ([a-z]+\w*?)(?:x(\d+))?\[(\d+)\]")
 _FOR = re.compile(r"for (\S+) < (.+) (\w+)")
 _WRITE = re.compile(r"(?:write|add) (\w+)\[(.+?)\] = (.+)")
 _OPERATIONS = {name: op for op, name in BINARY_NAMES.items()}

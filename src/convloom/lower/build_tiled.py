@@ -15,12 +15,13 @@ from convloom.lower.frame import Frame, factor_type, make_frame
 from convloom.lower.k_loops import KLoops, KRange, run_pipeline
 from convloom.lower.load_tile import TileLoader, TileSource
 from convloom.lower.multiply import Multiplier
+from convloom.lower.multiply_lane import LaneMultiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
 from convloom.lower.multiply_scalar import ScalarMultiplier
 from convloom.lower.partial_sums import finish, steps_of_part, store_partial, workspace_buffer
 from convloom.lower.reduce_groups import reduce_groups
-from convloom.lower.shared_layout import SharedLayout
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, tile_view
+from convloom.plan.shared_layout import SharedLayout
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import TiledPlan
 from convloom.plan.workspace import adds_to_result
@@ -100,7 +101,9 @@ def _passing(
 
 def multiplier_for(frame: Frame) -> Multiplier:
     """What multiplies, by the plan's row."""
-    return ScalarMultiplier(frame) if frame.row is None else MatrixMultiplier(frame, frame.row)
+    if frame.row is None:
+        return ScalarMultiplier(frame)
+    return LaneMultiplier(frame, frame.row) if frame.row.lanes == 1 else MatrixMultiplier(frame, frame.row)
 
 
 def _factors(contraction: Contraction) -> tuple[LaunchScalar, ...]:

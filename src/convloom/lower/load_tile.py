@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import gcd
 
 from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, local_sym, select, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Address, Buffer, Convert, LoopKind, Read, Scope
 from convloom.lower.separate import separate, separate_conditions
-from convloom.lower.shared_layout import SharedLayout
+from convloom.plan.shared_layout import SharedLayout
 from convloom.plan.tiled import Along, Transfer
 from convloom.target.instruction import Instruction
 from convloom.view import Access, View
@@ -92,23 +93,32 @@ class TileLoader:
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of one access if it can go to shared memory as it is: same type, consecutive in both; else 0."""
-        same = self._source.buffer.dtype is self._dtype
-        return self._transfer.vector * self._dtype.nbytes if same and self._lies_consecutively else 0
+        """Bytes that lie together in the tile, if they can go there as they are; 0 where the tile has another type."""
+        return self._piece * self._dtype.nbytes if self._source.buffer.dtype is self._dtype else 0
 
     @property
-    def _lies_consecutively(self) -> bool:
-        return self._transfer.vector == 1 or (self._transfer.along is Along.K) == self.layout.k_fastest
+    def _piece(self) -> int:
+        """Numbers of one access that lie consecutively in the tile."""
+        return gcd(self._transfer.vector, self.layout.run(self._transfer.along is Along.K))
 
     def _copy(self, builder: IrBuilder, copy: Instruction, stage: Expr, offset: Expr, mask: Expr | None) -> None:
+        """One copy for each piece of the access that lies together in the tile."""
         nbytes = const(self.copied_bytes)
         taken = nbytes if mask is None else select(mask, nbytes, 0)
-        builder.instruct(
-            copy,
-            destination=Address(self.shared, stage + self.layout.index(self._row, self._k)),
-            source=Address(self._source.buffer, offset),
-            source_bytes=taken,
-        )
+        with builder.loop("e", self._transfer.vector // self._piece, LoopKind.UNROLLED) as e:
+            builder.instruct(
+                copy,
+                destination=Address(self.shared, stage + self._place(e)),
+                source=Address(self._source.buffer, offset + e * self._piece),
+                source_bytes=taken,
+            )
+
+    def _place(self, piece: Expr) -> Expr:
+        """Where a piece of the access lies in the tile."""
+        step = piece * self._piece
+        if self._transfer.along is Along.K:
+            return self.layout.index(self._row, self._k + step)
+        return self.layout.index(self._row + step, self._k)
 
     @contextmanager
     def _each_access(self, builder: IrBuilder) -> Generator[None]:
@@ -138,15 +148,14 @@ class TileLoader:
         return simplify(all_of(*terms)) if terms else None
 
     def _store(self, builder: IrBuilder, stage: Expr, value: Convert) -> None:
-        start = stage + self.layout.index(self._row, self._k)
         vector = self._transfer.vector
-        if self._lies_consecutively:
-            builder.write(self.shared, start, value)
+        if self._piece == vector:
+            builder.write(self.shared, stage + self.layout.index(self._row, self._k), value)
             return
         staging = builder.allocate(Buffer(f"{self._source.name}_vector", self._dtype, Scope.REGISTER, vector))
         builder.write(staging, 0, value)
-        with builder.loop("e", vector, LoopKind.UNROLLED) as e:
-            builder.write(self.shared, start + e * self.layout.line, Read(staging, e))
+        with builder.loop("e", vector // self._piece, LoopKind.UNROLLED) as e:
+            builder.write(self.shared, stage + self._place(e), Read(staging, e * self._piece, self._piece))
 
 
 def _position(index: Expr, rows: int, depth: int, transfer: Transfer) -> tuple[Expr, Expr]:

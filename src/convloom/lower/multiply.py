@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from convloom.expr import Expr
+from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Buffer, Read
-from convloom.lower.shared_layout import SharedLayout
+from convloom.ir.ops import Buffer, LoopKind, Read
+from convloom.plan.shared_layout import SharedLayout
 
 EmitPart = Callable[[Expr, Expr, Read], None]
 """Receives row and column in the block's tile of C, and the accumulators of `store` neighbouring columns."""
@@ -55,3 +55,33 @@ class Multiplier(Protocol):
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:
         """Opens loops over this thread's accumulators and emits each part once."""
         ...
+
+
+def buffered(
+    builder: IrBuilder,
+    first: Expr,
+    steps: int,
+    slots: int,
+    load: Callable[[Expr, Expr], None],
+    multiply: Callable[[Expr], None],
+    *,
+    unroll: bool = True,
+) -> None:
+    """Runs `load(step, slot)` and `multiply(slot)` for the steps from `first` on.
+
+    With two slots a step's loads come one step early.
+
+    requires: one slot, or two of an unrolled loop: registers have no number that is known only when the code runs.
+    """
+    kind = LoopKind.UNROLLED if unroll else LoopKind.SERIAL
+    if slots == 1:
+        with builder.loop("kk", steps, kind) as kk:
+            load(simplify(first + kk), const(0))
+            multiply(const(0))
+        return
+    load(first, const(0))
+    if steps > 1:
+        with builder.loop("kk", steps - 1, kind) as kk:
+            load(simplify(first + kk + 1), simplify((kk + 1) % slots))
+            multiply(simplify(kk % slots))
+    multiply(const((steps - 1) % slots))

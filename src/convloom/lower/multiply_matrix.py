@@ -1,28 +1,21 @@
-"""Multiplication by matrix instructions of a subgroup, operands loaded from shared memory by matrix loads."""
+"""Multiplication by matrix instructions of a subgroup, whatever their shape, types and lane maps."""
 
 from __future__ import annotations
 
-from convloom.dtypes import B32
 from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Address, Buffer, Constant, LoopKind, Read, Registers, Scope
+from convloom.ir.ops import Buffer, Constant, LoopKind, Read, Registers, Scope
 from convloom.lower.frame import Frame
-from convloom.lower.multiply import EmitPart, TileUse
-from convloom.lower.shared_layout import SharedLayout
-from convloom.plan.tiled import Along, Transfer
-from convloom.target.catalogue import row_named
+from convloom.lower.load_fragment import FragmentLoader
+from convloom.lower.multiply import EmitPart, TileUse, buffered
+from convloom.plan.shared_layout import SharedLayout, tile_layouts
 from convloom.target.instruction import Instruction
-
-_BLOCK = 8  # rows of one 8 x 16-byte matrix that a matrix load moves
-_LINE_BYTES = 16
 
 
 class MatrixMultiplier:
     """Each subgroup owns thread_m x thread_n numbers of C, as fragments of the instruction's shape.
 
-    Operands keep their own type in shared memory. A matrix load brings four 8 x 16-byte matrices: of A, 16 rows by 32
-    bytes of k (one fragment); of B, 16 rows by 32 bytes of k (two fragments of 8 columns). Tiles in which the row is
-    the fast direction are transposed by the load, which 16-bit types allow.
+    Operands lie in shared memory in the type that the instruction multiplies.
     """
 
     def __init__(self, frame: Frame, row: Instruction) -> None:
@@ -30,8 +23,10 @@ class MatrixMultiplier:
         plan = frame.plan
         self._m, self._n, self._k = row.shape
         self._d = row.operand("d").registers
-        self._rows, self._columns = plan.thread_m // self._m, plan.thread_n // self._n
-        self._acc = Buffer("acc", frame.contraction.acc, Scope.REGISTER, self._rows * self._columns * self._d)
+        self._left = FragmentLoader(frame, row, "a", plan.fragments)
+        self._right = FragmentLoader(frame, row, "b", plan.fragments)
+        count = self._left.count * self._right.count * self._d
+        self._acc = Buffer("acc", frame.contraction.acc, Scope.REGISTER, count)
 
     @property
     def accumulators(self) -> Buffer:
@@ -39,13 +34,8 @@ class MatrixMultiplier:
         return self._acc
 
     def layouts(self) -> tuple[SharedLayout, SharedLayout]:
-        """The direction in which numbers arrive is the fast one, if the matrix load can turn it."""
-        plan, contraction = self._frame.plan, self._frame.contraction
-        a, b = contraction.a.dtype, contraction.b.dtype
-        return (
-            SharedLayout(a, plan.block_m, plan.block_k, _k_fastest(plan.a), plan.a.pad),
-            SharedLayout(b, plan.block_n, plan.block_k, _k_fastest(plan.b), plan.b.pad),
-        )
+        """The direction in which numbers arrive is the fast one."""
+        return tile_layouts(self._frame.plan, self._frame.contraction.acc)
 
     def clear(self, builder: IrBuilder) -> None:
         """Zeros in every accumulator."""
@@ -56,66 +46,35 @@ class MatrixMultiplier:
     def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
         """One instruction depth of k after the other: fragments of both tiles, then all their products."""
         plan = self._frame.plan
-        a_registers, b_registers = self._row.operand("a").registers, self._row.operand("b").registers
-        left = builder.allocate(Buffer("a_part", B32, Scope.REGISTER, self._rows * a_registers))
-        right = builder.allocate(Buffer("b_part", B32, Scope.REGISTER, self._columns * b_registers))
+        builder.allocate(self._left.buffer)
+        builder.allocate(self._right.buffer)
+
+        def load(step: Expr, slot: Expr) -> None:
+            self._left.load(builder, a, a_stage, step, slot)
+            self._right.load(builder, b, b_stage, step, slot)
+
         depth = plan.block_k // (self._k * plan.k_groups)
-        with builder.loop("kk", depth, LoopKind.UNROLLED) as step:
-            kk = simplify(self._frame.k_group * depth + step)
-            with builder.loop("i", self._rows, LoopKind.UNROLLED) as i:
-                first = self._frame.unit_m * plan.thread_m + i * self._m
-                self._load(
-                    builder, a, a_stage, (first, kk * self._k), Registers(left, i * a_registers, 4), rows_first=True
-                )
-            with builder.loop("j", self._columns // 2, LoopKind.UNROLLED) as j:
-                first = self._frame.unit_n * plan.thread_n + j * (2 * self._n)
-                target = Registers(right, j * (2 * b_registers), 4)
-                self._load(builder, b, b_stage, (first, kk * self._k), target, rows_first=False)
-            self._products(builder, left, right, a_registers, b_registers)
+        first = self._frame.k_group * depth
+        buffered(builder, first, depth, plan.fragments, load, lambda slot: self._products(builder, slot))
 
-    def _products(self, builder: IrBuilder, left: Buffer, right: Buffer, a_count: int, b_count: int) -> None:
+    def _products(self, builder: IrBuilder, slot: Expr) -> None:
+        left, right = self._left, self._right
         with (
-            builder.loop("i", self._rows, LoopKind.UNROLLED) as i,
-            builder.loop("j", self._columns, LoopKind.UNROLLED) as j,
+            builder.loop("i", left.count, LoopKind.UNROLLED) as i,
+            builder.loop("j", right.count, LoopKind.UNROLLED) as j,
         ):
-            sums = Registers(self._acc, (i * self._columns + j) * self._d, self._d)
-            a, b = Registers(left, i * a_count, a_count), Registers(right, j * b_count, b_count)
+            sums = Registers(self._acc, (i * right.count + j) * self._d, self._d)
+            a = Registers(left.buffer, (slot * left.count + i) * left.registers, left.registers)
+            b = Registers(right.buffer, (slot * right.count + j) * right.registers, right.registers)
             builder.instruct(self._row, d=sums, a=a, b=b, c=sums)
-
-    def _load(
-        self,
-        builder: IrBuilder,
-        tile: TileUse,
-        stage: Expr,
-        corner: tuple[Expr, Expr],
-        target: Registers,
-        *,
-        rows_first: bool,
-    ) -> None:
-        """Four matrices; `rows_first`: the second one lies 8 rows on (A), else half a depth of k on (B).
-
-        Lane 8j + r gives the address of line r of matrix j: a row's 16 bytes of k, or (transposed) a k's 8 rows.
-        """
-        lane = self._frame.lane
-        matrix, line = lane // _BLOCK, lane % _BLOCK
-        half = _LINE_BYTES // tile.layout.dtype.nbytes
-        inner, outer = matrix % 2, matrix // 2
-        row_block, k_block = (inner, outer) if rows_first else (outer, inner)
-        row, k = corner[0] + row_block * _BLOCK, corner[1] + k_block * half
-        if tile.layout.k_fastest:
-            row, instruction = row + line, row_named("ldmatrix.x4")
-        else:
-            k, instruction = k + line, row_named("ldmatrix.x4.trans")
-        place = Address(tile.shared, stage + tile.layout.index(row, k))
-        builder.instruct(instruction, d=target, address=place)
 
     def place(self, number: Expr) -> tuple[Expr, Expr]:
         """Fragment by fragment."""
-        fragment = number // self._d
+        fragment, columns = number // self._d, self._right.count
         row, column = self._within(number % self._d)
         return (
-            self._frame.unit_m * self._frame.plan.thread_m + fragment // self._columns * self._m + row,
-            self._frame.unit_n * self._frame.plan.thread_n + fragment % self._columns * self._n + column,
+            self._frame.unit_m * self._frame.plan.thread_m + fragment // columns * self._m + row,
+            self._frame.unit_n * self._frame.plan.thread_n + fragment % columns * self._n + column,
         )
 
     def _within(self, element: Expr) -> tuple[Expr, Expr]:
@@ -129,16 +88,12 @@ class MatrixMultiplier:
         """Fragments, and in each the runs of `store` neighbouring columns that a lane holds."""
         plan, frame = self._frame.plan, self._frame
         with (
-            builder.loop("i", self._rows, LoopKind.UNROLLED) as i,
-            builder.loop("j", self._columns, LoopKind.UNROLLED) as j,
+            builder.loop("i", self._left.count, LoopKind.UNROLLED) as i,
+            builder.loop("j", self._right.count, LoopKind.UNROLLED) as j,
         ):
             for element in range(0, self._row.fragment("d").elements, plan.store):
                 row, column = self._within(const(element))
                 row = frame.unit_m * plan.thread_m + i * self._m + row
                 column = frame.unit_n * plan.thread_n + j * self._n + column
-                first = (i * self._columns + j) * self._d + element
+                first = (i * self._right.count + j) * self._d + element
                 emit(row, column, Read(self._acc, first, plan.store))
-
-
-def _k_fastest(transfer: Transfer) -> bool:
-    return transfer.along is Along.K

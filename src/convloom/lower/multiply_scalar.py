@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from convloom.expr import Expr, simplify
+from convloom.expr import Expr
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Constant, LoopKind, MultiplyAdd, Read, Scope, Splat
 from convloom.lower.frame import Frame
-from convloom.lower.multiply import EmitPart, TileUse
-from convloom.lower.shared_layout import SharedLayout
+from convloom.lower.multiply import EmitPart, TileUse, buffered
+from convloom.plan.shared_layout import SharedLayout, tile_layouts
 
 
 class ScalarMultiplier:
@@ -25,11 +25,7 @@ class ScalarMultiplier:
 
     def layouts(self) -> tuple[SharedLayout, SharedLayout]:
         """Lines of one k in the accumulator's type: conversion happens once, on the way in."""
-        plan, acc = self._frame.plan, self._frame.contraction.acc
-        return (
-            SharedLayout(acc, plan.block_m, plan.block_k, False, plan.a.pad),
-            SharedLayout(acc, plan.block_n, plan.block_k, False, plan.b.pad),
-        )
+        return tile_layouts(self._frame.plan, self._frame.contraction.acc)
 
     def clear(self, builder: IrBuilder) -> None:
         """Zeros in every accumulator."""
@@ -40,30 +36,46 @@ class ScalarMultiplier:
 
     def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
         """One k after the other: fragments of a row of each tile to registers, then their outer product."""
-        plan, frame, acc = self._frame.plan, self._frame, self._frame.contraction.acc
-        left = builder.allocate(Buffer("a_part", acc, Scope.REGISTER, plan.thread_m))
-        right = builder.allocate(Buffer("b_part", acc, Scope.REGISTER, plan.thread_n, plan.lanes))
-        depth = plan.block_k // plan.k_groups
-        with builder.loop("kk", depth, LoopKind.UNROLLED if plan.unroll_k else LoopKind.SERIAL) as step:
-            kk = simplify(frame.k_group * depth + step)
-            with builder.loop("i", plan.thread_m // plan.chunk_m, LoopKind.UNROLLED) as i:
-                row = interleaved(i * plan.chunk_m, frame.unit_m, plan.chunk_m, plan.units_m)
-                builder.write(left, i * plan.chunk_m, Read(a.shared, a_stage + a.layout.index(row, kk), plan.chunk_m))
-            width = plan.chunk_n if plan.lanes == 1 else plan.lanes
-            with builder.loop("j", plan.thread_n // width, LoopKind.UNROLLED) as j:
-                row = interleaved(j * width, frame.unit_n, plan.chunk_n, plan.units_n)
-                builder.write(right, j * width, Read(b.shared, b_stage + b.layout.index(row, kk), width))
-            self._outer_product(builder, left, right)
+        plan, acc = self._frame.plan, self._frame.contraction.acc
+        slots = plan.fragments
+        left = builder.allocate(Buffer("a_part", acc, Scope.REGISTER, slots * plan.thread_m))
+        right = builder.allocate(Buffer("b_part", acc, Scope.REGISTER, slots * plan.thread_n, plan.lanes))
 
-    def _outer_product(self, builder: IrBuilder, left: Buffer, right: Buffer) -> None:
+        def load(k: Expr, slot: Expr) -> None:
+            self._load_left(builder, left, slot * plan.thread_m, a, a_stage, k)
+            self._load_right(builder, right, slot * plan.thread_n, b, b_stage, k)
+
+        def multiply(slot: Expr) -> None:
+            self._outer_product(builder, left, right, slot)
+
+        depth = plan.block_k // plan.k_groups
+        first = self._frame.k_group * depth
+        buffered(builder, first, depth, slots, load, multiply, unroll=plan.unroll_k)
+
+    def _load_left(self, builder: IrBuilder, left: Buffer, start: Expr, a: TileUse, stage: Expr, k: Expr) -> None:
+        plan = self._frame.plan
+        with builder.loop("i", plan.thread_m // plan.chunk_m, LoopKind.UNROLLED) as i:
+            row = interleaved(i * plan.chunk_m, self._frame.unit_m, plan.chunk_m, plan.units_m)
+            fragment = Read(a.shared, stage + a.layout.index(row, k), plan.chunk_m)
+            builder.write(left, start + i * plan.chunk_m, fragment)
+
+    def _load_right(self, builder: IrBuilder, right: Buffer, start: Expr, b: TileUse, stage: Expr, k: Expr) -> None:
+        plan = self._frame.plan
+        width = plan.chunk_n if plan.lanes == 1 else plan.lanes
+        with builder.loop("j", plan.thread_n // width, LoopKind.UNROLLED) as j:
+            row = interleaved(j * width, self._frame.unit_n, plan.chunk_n, plan.units_n)
+            builder.write(right, start + j * width, Read(b.shared, stage + b.layout.index(row, k), width))
+
+    def _outer_product(self, builder: IrBuilder, left: Buffer, right: Buffer, slot: Expr) -> None:
         plan = self._frame.plan
         with (
             builder.loop("i", plan.thread_m, LoopKind.UNROLLED) as i,
             builder.loop("j", plan.thread_n // plan.lanes, LoopKind.UNROLLED) as j,
         ):
             index = i * plan.thread_n + j * plan.lanes
-            factor = Read(left, i) if plan.lanes == 1 else Splat(Read(left, i), plan.lanes)
-            product = MultiplyAdd(factor, Read(right, j * plan.lanes, plan.lanes), Read(self._acc, index, plan.lanes))
+            row, column = slot * plan.thread_m + i, slot * plan.thread_n + j * plan.lanes
+            factor = Read(left, row) if plan.lanes == 1 else Splat(Read(left, row), plan.lanes)
+            product = MultiplyAdd(factor, Read(right, column, plan.lanes), Read(self._acc, index, plan.lanes))
             builder.write(self._acc, index, product)
 
     def place(self, number: Expr) -> tuple[Expr, Expr]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
 
-from convloom.dtypes import DType
+from convloom.dtypes import DType, dtype_named
 from convloom.plan.access_facts import (
     KOrder,
     by_stride,
@@ -21,17 +21,26 @@ from convloom.plan.access_facts import (
 from convloom.plan.divided_sums import grouped_sums, split_sums
 from convloom.plan.estimate import Workload
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
-from convloom.plan.legality import check_resources, store_width, transfer_for
+from convloom.plan.legality import (
+    Products,
+    check_resources,
+    multiplying_rows,
+    products_of,
+    row_multiplies,
+    store_width,
+    transfer_for,
+)
 from convloom.plan.policy import Policy
-from convloom.plan.tiled import SCALAR, TiledPlan
+from convloom.plan.shared_layout import conflict_free_pad, lines_along_k, stored_type, tile_layouts, widest_swizzle
+from convloom.plan.tiled import SCALAR, TiledPlan, Transfer
 from convloom.plan.workspace import adds_to_result
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
-from convloom.target.catalogue import rows_for
-from convloom.target.instruction import Family
+from convloom.target.catalogue import row_named, rows_for
+from convloom.target.fragment_access import columns_together
+from convloom.target.instruction import Family, Instruction
 
-_MATRIX_BITS = 16
-_PAIR = 2  # neighbouring columns that a lane holds of a fragment
+_LEAST_PIPELINED = 16  # numbers of C per thread from which several stages are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class TileShape:
     lanes: int
     row: str = SCALAR
     stages: int = 1
-    pad: int = 0
+    fragments: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,6 @@ def _workload(
         contraction.acc.nbytes,
         contraction.acc.is_float,
         adds_to_result(contraction),
-        target.matrix_rate(contraction.a.dtype),
         contraction.a.dtype.nbytes,
         contraction.b.dtype.nbytes,
         contraction.c.dtype.nbytes,
@@ -175,8 +183,8 @@ def tile_shapes(target: Target, contraction: Contraction, n: int) -> tuple[TileS
     """The tile sizes tried on a target for n columns: no wider vectors than they fill."""
     acc = contraction.acc
     if target.vector_bits <= 32:
-        rows = _matrix_rows(target, contraction.a.dtype, contraction.b.dtype, acc)
-        return (*(shape for row in rows for shape in _matrix_shapes(row)), *_thread_shapes())
+        rows = _rows(target, products_of(contraction))
+        return (*(shape for row in rows for shape in _row_shapes(row)), *_thread_shapes(_has_copies(target)))
     lanes = min(target.math_lanes(acc), 1 << max(n - 1, 1).bit_length())
     return _vector_shapes(max(lanes, target.math_lanes(acc) // 4))
 
@@ -195,53 +203,110 @@ def _vector_shapes(lanes: int) -> tuple[TileShape, ...]:
     return tuple(shapes)
 
 
-def _matrix_rows(target: Target, a: DType, b: DType, acc: DType) -> tuple[str, ...]:
-    """The matrix instruction with the deepest k for these types (16-bit ones: their tiles need no re-ordering)."""
-    if a.bits != _MATRIX_BITS or target.matrix_rate(a) == 0:
-        return ()
-    fitting = [
-        row
-        for row in rows_for(target.arch, Family.MATRIX_MULTIPLY)
-        if tuple(row.fragment(name).dtype for name in "abd") == (a, b, acc)
-    ]
-    return tuple(row.name for row in sorted(fitting, key=lambda row: -row.shape[2])[:1])
+def _has_copies(target: Target) -> bool:
+    return bool(rows_for(target.arch, Family.ASYNC_COPY))
+
+
+@lru_cache(maxsize=64)
+def _rows(target: Target, products: Products) -> tuple[str, ...]:
+    """Of each family the row of the highest rate for these products; of equal ones that of deepest k."""
+    found: dict[Family, Instruction] = {}
+    for row in multiplying_rows(target):
+        if target.row_rate(row) > 0 and row_multiplies(row, products):
+            best = found.get(row.family)
+            if best is None or _merit(target, row) > _merit(target, best):
+                found[row.family] = row
+    return tuple(row.name for row in found.values())
+
+
+def _merit(target: Target, row: Instruction) -> tuple[float, int, int]:
+    """Rate; operands that need no conversion to a wider type in shared memory; depth."""
+    return target.row_rate(row), -row.fragment("a").dtype.bits, prod(row.shape)
+
+
+def _row_shapes(name: str) -> tuple[TileShape, ...]:
+    row = row_named(name)
+    return _lane_shapes(name) if row.lanes == 1 else _matrix_shapes(name)
 
 
 @lru_cache(maxsize=16)
-def _matrix_shapes(row: str) -> tuple[TileShape, ...]:
+def _matrix_shapes(name: str) -> tuple[TileShape, ...]:
+    """Lines of 64 or 128 bytes of k; two sets of fragments where they are few."""
     shapes: list[TileShape] = []
+    row = row_named(name)
+    nbytes = stored_type(row, "a").nbytes
+    depths = dict.fromkeys(max(line // nbytes, row.shape[2]) for line in (64, 128))
     for (thread_m, thread_n), (rows, columns), block_k, stages in product(
         ((64, 64), (64, 32), (32, 64), (32, 32), (16, 64), (16, 32), (64, 16)),
         ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (1, 4), (4, 1)),
-        (32, 64),
+        depths,
         (3, 4),
     ):
-        shapes.append(
-            TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 16, 8, 1, row, stages, 8)
-        )
+        block = (thread_m * rows, thread_n * columns, block_k)
+        shapes.append(TileShape(*block, thread_m, thread_n, row.shape[0], row.shape[1], 1, name, stages))
     return tuple(shapes)
 
 
-@lru_cache(maxsize=1)
-def _thread_shapes() -> tuple[TileShape, ...]:
+_THREAD_TILES = ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4), (4, 8), (8, 4), (8, 8))
+_THREAD_GRIDS = ((1, 32), (1, 64), (2, 32), (4, 16), (4, 32), (8, 8), (8, 16), (16, 8), (8, 32), (16, 16))
+
+
+@lru_cache(maxsize=16)
+def _lane_shapes(name: str) -> tuple[TileShape, ...]:
+    """Tiles of rows that one lane executes: those of threads, k in steps of the row's depth."""
+    depth = row_named(name).shape[2]
+    return tuple(
+        TileShape(tile[0] * grid[0], tile[1] * grid[1], depth * steps, *tile, min(tile[0], 4), min(tile[1], 4), 1, name)
+        for tile, grid, steps in product(_THREAD_TILES, _THREAD_GRIDS, (4, 8, 16))
+    )
+
+
+@lru_cache(maxsize=2)
+def _thread_shapes(copies: bool) -> tuple[TileShape, ...]:
+    """Tiles of threads; with several stages where copies are asynchronous."""
     shapes: list[TileShape] = []
-    for (thread_m, thread_n), (rows, columns), block_k in product(
-        ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 4), (4, 8), (8, 4), (8, 8)),
-        ((1, 32), (1, 64), (2, 32), (4, 16), (4, 32), (8, 8), (8, 16), (16, 8), (8, 32), (16, 16)),
-        (4, 8, 16, 32),
-    ):
+    for (thread_m, thread_n), (rows, columns), block_k in product(_THREAD_TILES, _THREAD_GRIDS, (4, 8, 16, 32)):
         chunk_m, chunk_n = min(thread_m, 4), min(thread_n, 4)
-        shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, chunk_m, chunk_n, 1))
+        sizes = (thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, chunk_m, chunk_n, 1)
+        shapes.append(TileShape(*sizes))
+        if copies and thread_m * thread_n >= _LEAST_PIPELINED and block_k in (8, 16):
+            shapes.append(TileShape(*sizes, stages=3))
     return tuple(shapes)
+
+
+def _transfer(shape: TileShape, name: str, row_width: int, k_width: int, prefer_k: bool) -> Transfer:
+    """The transfer of one operand, its lines padded so that loading fragments has no bank conflicts."""
+    rows = shape.block_m if name == "a" else shape.block_n
+    found = transfer_for(row_width, k_width, prefer_k, rows, shape.block_k, 0)
+    if shape.row == SCALAR:
+        return found
+    row = row_named(shape.row)
+    length = shape.block_k if lines_along_k(row, found.along) else rows
+    return replace(found, pad=conflict_free_pad(row, name, found.along, length))
+
+
+def _swizzled(plan: TiledPlan, acc: DType) -> TiledPlan:
+    """The plan with the widest swizzles, where the loop over k is unrolled: there they cost no arithmetic."""
+    row = plan.instruction
+    if plan.lanes > 1 or (not plan.unroll_k if row is None else row.lanes > 1):
+        return plan
+    a, b = tile_layouts(plan, acc)
+    return replace(
+        plan,
+        a=replace(plan.a, swizzle=widest_swizzle(a, plan.chunk_m, plan.a)),
+        b=replace(plan.b, swizzle=widest_swizzle(b, plan.chunk_n, plan.b)),
+    )
 
 
 def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vectors: bool) -> TiledPlan:
     """The plan of one shape in one arrangement; `vectors` False: every access moves one number."""
     limit = 1 << 30 if vectors else 1
-    store = min(arrangement.store, shape.chunk_n, limit, _PAIR if shape.row != SCALAR else limit)
+    row = None if shape.row == SCALAR else row_named(shape.row)
+    together = limit if row is None or row.lanes == 1 else columns_together(row)
+    store = min(arrangement.store, shape.chunk_n, limit, together)
     if shape.lanes > 1 and store < shape.lanes:
         store = 1
-    return TiledPlan(
+    plan = TiledPlan(
         shape.block_m,
         shape.block_n,
         shape.block_k,
@@ -256,28 +321,21 @@ def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vect
         arrangement.n,
         arrangement.k.serial,
         arrangement.k.merged,
-        transfer_for(
-            min(arrangement.a_row, limit),
-            min(arrangement.a_k, limit),
-            arrangement.a_prefers_k,
-            shape.block_m,
-            shape.block_k,
-            shape.pad,
-        ),
-        transfer_for(
-            min(arrangement.b_row, limit),
-            min(arrangement.b_k, limit),
-            arrangement.b_prefers_k,
-            shape.block_n,
-            shape.block_k,
-            shape.pad,
-        ),
+        _transfer(shape, "a", *_limited(limit, arrangement.a_row, arrangement.a_k), arrangement.a_prefers_k),
+        _transfer(shape, "b", *_limited(limit, arrangement.b_row, arrangement.b_k), arrangement.b_prefers_k),
         store,
         index_bits,
         arrangement.swap,
         shape.row,
         shape.stages,
+        fragments=shape.fragments,
     )
+    return _swizzled(plan, dtype_named(arrangement.work.acc_name)) if vectors else plan
+
+
+def _limited(limit: int, *widths: int) -> tuple[int, int]:
+    row, k = (min(width, limit) for width in widths)
+    return row, k
 
 
 def candidates(
@@ -295,12 +353,13 @@ def candidates(
     `splits`: what the caller allows of splits of K; None: K is not split.
     """
     for arrangement in among:
-        shapes = tile_shapes(target, contraction, arrangement.work.n)
+        oriented = exchange(contraction) if arrangement.swap else contraction
+        shapes = tile_shapes(target, oriented, arrangement.work.n)
         fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
         for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
             for grouped in (plan,) if splits is None else (plan, *grouped_sums(plan, target)):
-                if check_resources(grouped, contraction.acc.nbytes, contraction.a.dtype.nbytes, target) is None:
+                if check_resources(grouped, contraction.acc, target) is None:
                     yield grouped, arrangement
                     for option in () if splits is None else split_sums(grouped, arrangement.work, target, splits):
                         yield option, arrangement

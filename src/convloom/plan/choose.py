@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import nsmallest
+from typing import NamedTuple
+
 from convloom.errors import Infeasible, InternalError
 from convloom.plan.candidates import Arrangement, arrangements, candidates
 from convloom.plan.choose_walk import choose_walk
@@ -20,39 +24,58 @@ _KEPT = 2  # arrangements whose shapes are all looked at
 def choose_plan(
     contraction: Contraction, target: Target, *, general: bool = False, policy: Policy = ANYTHING
 ) -> TiledPlan:
-    """The candidate with the least predicted time among those that the caller allows.
+    """The candidate with the least predicted time among those that the caller allows; see `ranked_plans`."""
+    return ranked_plans(contraction, target, 1, general=general, policy=policy)[0]
+
+
+def ranked_plans(
+    contraction: Contraction, target: Target, count: int, *, general: bool = False, policy: Policy = ANYTHING
+) -> tuple[TiledPlan, ...]:
+    """Up to `count` candidates among those that the caller allows, the one with the least predicted time first.
 
     Arrangements (orientation, order of axes) are ranked by a sample of tile shapes first, then all shapes of the best
-    few are costed. 64-bit index math only where 32 bits are known not to do. `general`: a plan that relies on nothing,
+    few are costed. 64-bit index math only where 32 bits are known not to do. `general`: plans that rely on nothing,
     with 64-bit index math, one number per access and no workspace, for calls that break the requirements of the
     preferred one.
     """
     index_bits = 32 if not general and fits_32_bits(contraction) else 64
-
     allowed = None if general else policy
 
-    def cheapest(among: tuple[Arrangement, ...], every: int) -> tuple[float, TiledPlan, Arrangement] | None:
-        best: tuple[float, TiledPlan, Arrangement] | None = None
+    def costed(among: tuple[Arrangement, ...], every: int) -> Iterator[_Costed]:
         options = candidates(
             contraction, target, among, index_bits=index_bits, vectors=not general, every=every, splits=allowed
         )
-        for plan, arrangement in options:
-            seconds = estimate(plan, arrangement.work, target).seconds
-            if best is None or seconds < best[0]:
-                best = seconds, plan, arrangement
-        return best
+        for place, (plan, arrangement) in enumerate(options):
+            yield _Costed(estimate(plan, arrangement.work, target).seconds, place, plan, arrangement)
 
     ranked: list[tuple[float, int, Arrangement]] = []
     for place, arrangement in enumerate(arrangements(contraction, target)):
-        found = cheapest((arrangement,), _SAMPLE) or cheapest((arrangement,), 1)
+        found = min(costed((arrangement,), _SAMPLE), default=None, key=_order)
+        found = found or min(costed((arrangement,), 1), default=None, key=_order)
         if found is not None:
             ranked.append((found[0], place, arrangement))
-    best = cheapest(tuple(item[2] for item in sorted(ranked, key=lambda item: item[:2])[:_KEPT]), 1)
-    if best is None:
+    kept = tuple(item[2] for item in sorted(ranked, key=lambda item: item[:2])[:_KEPT])
+    best = nsmallest(count, costed(kept, 1), key=_order)
+    if not best:
         raise InternalError(
             f"a contraction has a legal plan; none found on {target.name} for {contraction}; report this"
         )
-    return best[1] if general else choose_walk(best[1], best[2].work, target)
+    if general:
+        return tuple(item.plan for item in best)
+    return tuple(choose_walk(item.plan, item.arrangement.work, target) for item in best)
+
+
+class _Costed(NamedTuple):
+    """A candidate with its predicted time; of equal ones the first counts."""
+
+    seconds: float
+    place: int
+    plan: TiledPlan
+    arrangement: Arrangement
+
+
+def _order(item: _Costed) -> tuple[float, int]:
+    return item[:2]
 
 
 def given_plan(text: str, contraction: Contraction, target: Target, policy: Policy = ANYTHING) -> TiledPlan:

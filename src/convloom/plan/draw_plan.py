@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeAlias
 
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.candidates import arrangements, candidates
-from convloom.plan.flat_axis import MASKED_IN_FACTORS
-from convloom.plan.legality import check_plan, store_width
+from convloom.plan.flat_axis import MASKED_IN_FACTORS, Merged
+from convloom.plan.legality import check_plan, multiplying_rows, products_of, row_multiplies, store_width
 from convloom.plan.policy import ANYTHING
+from convloom.plan.shared_layout import conflict_free_pad, lines_along_k
 from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
-from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
+from convloom.problem.contraction import AxisKind, Contraction, exchange
 from convloom.target.arch import Target
+from convloom.target.catalogue import rows_for
+from convloom.target.fragment_access import columns_together
+from convloom.target.instruction import Family
 
 _ATTEMPTS = 60
 _SAMPLE = 400  # candidates looked at
+Pads: TypeAlias = Callable[[Along, int], tuple[int, ...]]
+"""Paddings to choose from, by direction and vector of a transfer."""
+
+_SWIZZLES = (1, 1, 1, 2, 4, 8)
 _MOST_UNROLLED = 256  # products in straight code: more make a C compiler slow
 
 
 def draw_plan(random: random.Random, contraction: Contraction, target: Target) -> TiledPlan | None:
     """A legal plan: one of the planner's candidates, or any; None if none was found (the planner then chooses)."""
-    if random.random() < 0.5:
-        found = _candidate(random, contraction, target)
-        if found is not None:
-            return found
+    draw = random.choice((_candidate, _candidate, _any_plan, _row_plan))
     for _ in range(_ATTEMPTS):
-        plan = _any_plan(random, contraction, target)
+        plan = draw(random, contraction, target)
+        if plan is None:
+            draw = _any_plan
+            continue
         if check_plan(plan, contraction, target) is None:
             return plan
     return None
@@ -62,37 +73,117 @@ def _k_axes(random: random.Random, contraction: Contraction) -> tuple[tuple[str,
     return tuple(name for name in names if name not in merged), merged
 
 
-def _any_plan(random: random.Random, contraction: Contraction, target: Target) -> TiledPlan:
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """A random orientation and order of axes, and what the views allow in it."""
+
+    swap: bool
+    oriented: Contraction
+    g: tuple[str, ...]
+    m: tuple[str, ...]
+    n: tuple[str, ...]
+    serial: tuple[str, ...]
+    merged: tuple[str, ...]
+    target: Target
+
+    @property
+    def flat(self) -> tuple[Merged, ...]:
+        """The flat axes."""
+        return flat_axes(self.oriented, self.m, self.n, self.merged, self.g)
+
+    def transfer(self, random: random.Random, name: str, rows: int, depth: int, pads: Pads) -> Transfer:
+        """A transfer of a tile of rows x depth, of any width that the view allows."""
+        along = random.choice(tuple(Along))
+        operand, row = (self.oriented.a, "M") if name == "a" else (self.oriented.b, "N")
+        axis, length = (row, rows) if along is Along.ROW else ("K", depth)
+        widest = flat_width(operand, self.flat, self.serial, axis, self.target.access_bits, MASKED_IN_FACTORS)
+        allowed = _divisors(widest, length)
+        vector = random.choice((max(allowed), random.choice(allowed)))
+        return Transfer(along, vector, random.choice(pads(along, vector)))
+
+    def store(self, random: random.Random, most: int, allowed: Callable[[int], bool]) -> int:
+        """Numbers per store, at most so many."""
+        widths = _divisors(store_width(self.oriented, self.flat, self.target), most)
+        return random.choice([width for width in widths if allowed(width)])
+
+
+def _axes(random: random.Random, contraction: Contraction, target: Target) -> _Axes:
     swap = random.random() < 0.5
     oriented = exchange(contraction) if swap else contraction
     g, m, n = (_shuffled(random, oriented, kind) for kind in (AxisKind.G, AxisKind.M, AxisKind.N))
-    serial, merged = _k_axes(random, oriented)
+    return _Axes(swap, oriented, g, m, n, *_k_axes(random, oriented), target)
+
+
+def _stages(random: random.Random, target: Target) -> int:
+    return random.choice((1, 1, 2, 3, 4)) if rows_for(target.arch, Family.ASYNC_COPY) else 1
+
+
+def _any_plan(random: random.Random, contraction: Contraction, target: Target) -> TiledPlan:
+    """Multiply-adds of single threads."""
+    axes = _axes(random, contraction, target)
     lanes = random.choice([1, *(2**i for i in range(5) if 2**i <= target.math_lanes(contraction.acc))])
     chunk_m, chunk_n = random.choice((1, 2, 4)), lanes * random.choice((1, 1, 2, 4))
     thread_m, thread_n = chunk_m * random.choice((1, 2)), chunk_n * random.choice((1, 1, 2))
     block_m, block_n = thread_m * random.choice((1, 2, 4, 8)), thread_n * random.choice((1, 2, 3, 4, 16))
     block_k = random.choice((1, 2, 3, 4, 8, 16))
-    flat = flat_axes(oriented, m, n, merged, g)
 
-    def transfer(operand: Operand, row: str, rows: int, chunk: int) -> Transfer:
-        along = random.choice(tuple(Along))
-        axis, length = (row, rows) if along is Along.ROW else ("K", block_k)
-        widest = flat_width(operand, flat, serial, axis, target.access_bits, MASKED_IN_FACTORS)
-        allowed = _divisors(widest, length)
-        vector = random.choice((max(allowed), random.choice(allowed)))
-        return Transfer(along, vector, random.choice((0, 0, 1, chunk, chunk * vector)))
+    def pads(chunk: int) -> Pads:
+        return lambda along, vector: (0, 0, 1, chunk, chunk * vector)
 
-    a, b = transfer(oriented.a, "M", block_m, chunk_m), transfer(oriented.b, "N", block_n, chunk_n)
-    stores = _divisors(store_width(oriented, flat, target), chunk_n)
-    store = random.choice([width for width in stores if lanes == 1 or width in (1, lanes)])
+    a = axes.transfer(random, "a", block_m, block_k, pads(chunk_m))
+    b = axes.transfer(random, "b", block_n, block_k, pads(chunk_n))
+    store = axes.store(random, chunk_n, lambda width: lanes == 1 or width in (1, lanes))
     unroll = block_k * thread_m * thread_n <= _MOST_UNROLLED * lanes and random.random() < 0.3
-    k_groups = random.choice([1, 1, *(count for count in (2, 3, 4) if block_k % count == 0)])
-    how = random.choice((Reduction.PASSES, Reduction.ATOMIC))
-    split = Split(how, random.choice((2, 3, 5, 16))) if random.random() < 0.5 else NO_SPLIT
-    walk = random.choice((1, 1, 2, 3, 8))
+    fragments = random.choice((1, 2)) if unroll else 1
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, lanes, unroll)
-    axes, bits = (g, m, n, serial, merged), random.choice((32, 64))
-    return TiledPlan(*sizes, *axes, a, b, store, bits, swap, k_groups=k_groups, split=split, walk=walk)
+    names = (axes.g, axes.m, axes.n, axes.serial, axes.merged)
+    bits, stages = random.choice((32, 64)), _stages(random, target)
+    plan = TiledPlan(*sizes, *names, a, b, store, bits, axes.swap, stages=stages, fragments=fragments)
+    return _divided(random, plan, 1)
+
+
+def _divided(random: random.Random, plan: TiledPlan, depth: int) -> TiledPlan:
+    """The plan with any way to divide the sums and to walk the tiles; `depth`: k of one multiplication."""
+    steps = plan.block_k // depth
+    how = random.choice((Reduction.PASSES, Reduction.ATOMIC))
+    return replace(
+        plan,
+        k_groups=random.choice([1, 1, *(count for count in (2, 3, 4) if steps % count == 0)]),
+        split=Split(how, random.choice((2, 3, 5, 16))) if random.random() < 0.5 else NO_SPLIT,
+        walk=random.choice((1, 1, 2, 3, 8)),
+        a=replace(plan.a, swizzle=random.choice(_SWIZZLES)),
+        b=replace(plan.b, swizzle=random.choice(_SWIZZLES)),
+    )
+
+
+def _row_plan(random: random.Random, contraction: Contraction, target: Target) -> TiledPlan | None:
+    """Multiplication by any instruction that the types allow; None: there is none."""
+    axes = _axes(random, contraction, target)
+    fitting = [row for row in multiplying_rows(target) if row_multiplies(row, products_of(axes.oriented))]
+    if not fitting:
+        return None
+    row = random.choice(fitting)
+    m, n, k = row.shape
+    chunk_m, chunk_n = (m, n) if row.lanes > 1 else (random.choice((1, 2, 4)), random.choice((1, 2, 4)))
+    thread_m, thread_n = chunk_m * random.choice((1, 1, 2, 3)), chunk_n * random.choice((1, 2, 3, 4))
+    block_m, block_n = thread_m * random.choice((1, 1, 2, 4)), thread_n * random.choice((1, 2, 4))
+    block_k = k * random.choice((1, 2, 3, 4))
+
+    def pads(name: str, rows: int) -> Pads:
+        def found(along: Along, vector: int) -> tuple[int, ...]:
+            length = block_k if lines_along_k(row, along) else rows
+            return 0, conflict_free_pad(row, name, along, length), 16 * vector
+
+        return found
+
+    a = axes.transfer(random, "a", block_m, block_k, pads("a", block_m))
+    b = axes.transfer(random, "b", block_n, block_k, pads("b", block_n))
+    store = axes.store(random, chunk_n if row.lanes == 1 else columns_together(row), lambda width: True)
+    sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, 1, True)
+    names = (axes.g, axes.m, axes.n, axes.serial, axes.merged)
+    bits, stages, fragments = random.choice((32, 64)), _stages(random, target), random.choice((1, 2))
+    plan = TiledPlan(*sizes, *names, a, b, store, bits, axes.swap, row.name, stages, fragments=fragments)
+    return _divided(random, plan, k)
 
 
 def _divisors(widest: int, length: int) -> list[int]:

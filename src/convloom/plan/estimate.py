@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convloom.dtypes import dtype_named
+from convloom.plan.shared_layout import shared_bytes, stored_type
 from convloom.plan.split import LOADS_AHEAD, Reduction
-from convloom.plan.tiled import SCALAR, TiledPlan
+from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.target.arch import Target
+from convloom.target.fragment_access import packing
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,6 @@ class Workload:
     acc_bytes: int
     acc_is_float: bool
     adds_to_result: bool  # atomic sums need no workspace
-    matrix_rate: float  # multiply-adds of matrix instructions a clock and multiprocessor; 0: none
     a_bytes: int  # bytes of one number
     b_bytes: int
     c_bytes: int
@@ -53,6 +55,7 @@ _STORE_CYCLES = {True: 2.0, False: 8.0}
 _LATENCY_CYCLES = 700.0  # from asking device memory to having the data in shared memory
 _LAUNCH_SECONDS = {True: 2e-6, False: 3e-6}  # of a further launch of the same call
 _NEAR_CACHE = 2.0  # how much faster than device memory partial sums come back: most are still in the cache
+_BANKS = 32
 _REGISTER_FILE = 65536  # 32-bit registers of a multiprocessor
 
 
@@ -103,7 +106,7 @@ def step_count(plan: TiledPlan, work: Workload) -> int:
 
 def resident_blocks(plan: TiledPlan, work: Workload, target: Target) -> int:
     """Blocks that one multiprocessor holds at a time."""
-    shared = plan.shared_bytes(work.acc_bytes, work.a_bytes)
+    shared = shared_bytes(plan, dtype_named(work.acc_name))
     return max(
         1,
         min(
@@ -115,13 +118,27 @@ def resident_blocks(plan: TiledPlan, work: Workload, target: Target) -> int:
 
 
 def tile_accesses(plan: TiledPlan) -> tuple[float, float]:
-    """(global accesses, numbers scattered to shared memory) of one K tile of a block."""
+    """(global accesses, turns of shared memory for numbers scattered to it, per thread) of one K tile of a block."""
     accesses = scattered = 0.0
-    for transfer, rows in ((plan.a, plan.block_m), (plan.b, plan.block_n)):
+    for name, transfer, rows in (("a", plan.a, plan.block_m), ("b", plan.b, plan.block_n)):
         accesses += rows * plan.block_k / transfer.vector
-        if transfer.vector > 1 and transfer.along.value == "k":
-            scattered += rows * plan.block_k
+        scattered += rows * plan.block_k * _bank_turns(plan, name, transfer)
     return accesses, scattered
+
+
+def _bank_turns(plan: TiledPlan, name: str, transfer: Transfer) -> float:
+    """Turns of shared memory, by numbers, for the stores of an access whose numbers do not lie together."""
+    row = plan.instruction
+    if plan.lanes > 1:
+        return 1.0 if transfer.vector > 1 and transfer.along is Along.K else 0.0
+    if transfer.along is Along.ROW:
+        scattered = row is not None and packing(row, name, False) > 1
+        return float(transfer.vector) if scattered else 0.0
+    if row is not None and row.lanes > 1:
+        return 0.0
+    depth = 1 if row is None else row.shape[2]
+    lines = min(plan.block_k // max(transfer.vector, depth), _BANKS)
+    return max(lines / transfer.swizzle, 1.0) / depth
 
 
 def _vector_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -> float:
@@ -145,14 +162,16 @@ def _vector_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -
 def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, resident: int) -> float:
     """Cycles of one block while `resident` blocks share a multiprocessor."""
     numbers = plan.block_m * plan.block_n * plan.block_k
-    if plan.row == SCALAR:
-        arithmetic = numbers / dict(target.multiply_adds)[work.acc_name]
+    row = plan.instruction
+    if row is None or row.lanes == 1:
+        deep = 1 if row is None else row.shape[2]
+        arithmetic = numbers / (dict(target.multiply_adds)[work.acc_name] if row is None else target.row_rate(row))
         fragments = plan.thread_m / plan.chunk_m + plan.thread_n / plan.chunk_n
-        shared = plan.group_threads * fragments * plan.block_k / 8.0
+        shared = plan.group_threads * fragments * plan.block_k / deep / 8.0
     else:
-        arithmetic = numbers / work.matrix_rate
+        arithmetic = numbers / target.row_rate(row)
         units = plan.units_m * plan.units_n
-        shared = units * (plan.thread_m + plan.thread_n) * plan.block_k * work.a_bytes / 128.0
+        shared = units * (plan.thread_m + plan.thread_n) * plan.block_k * stored_type(row, "a").nbytes / 128.0
     accesses, scattered = tile_accesses(plan)
     split = (work.a_split_cost + work.b_split_cost) / 2
     loads = (accesses * _ACCESS_CYCLES[False] * split + scattered * _SCATTER_CYCLES) / 32.0

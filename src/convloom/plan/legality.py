@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
+from convloom.dtypes import F32, DType, holds
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.plan.shared_layout import lines_along_k, shared_bytes, stored_type, tile_layouts, widest_swizzle
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.plan.workspace import refused_by
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
+from convloom.target.fragment_access import MATRIX_LINE_BYTES, Way, columns_together, run_length, way_of
 from convloom.target.instruction import Family, Instruction
+from convloom.target.number_format import TF32
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,6 @@ class InfeasiblePlan:
 
 
 _MOST_LANES = 16  # of OpenCL's vectors
-_MATRIX_ROW_BYTES = 16  # what one lane of a matrix load reads
-
-_LOADED_REGISTERS = (4, 2)  # of a fragment of A and of B
-_TURNED_BITS = 16
-_MATRIX_LINE_BYTES = 16
 
 Check = Callable[[TiledPlan, Contraction, Target], str | None]
 
@@ -49,19 +49,16 @@ def check_plan(
     return None if refused is None else InfeasiblePlan(refused)
 
 
-def check_resources(plan: TiledPlan, acc_bytes: int, operand_bytes: int, target: Target) -> str | None:
-    """The rules that depend on tile sizes alone; cheap enough for every candidate.
-
-    `operand_bytes`: of a number of A and B, which matrix instructions keep as they are in shared memory.
-    """
+def check_resources(plan: TiledPlan, acc: DType, target: Target) -> str | None:
+    """The rules that depend on tile sizes and the accumulator's type alone; cheap enough for every candidate."""
     if plan.threads > target.max_threads:
         return f"a block has at most {target.max_threads} threads on {target.name}; this plan has {plan.threads}"
-    shared = plan.shared_bytes(acc_bytes, operand_bytes)
+    shared = shared_bytes(plan, acc)
     if shared > target.max_shared_bytes:
         return (
             f"a block has {target.max_shared_bytes} bytes of shared memory on {target.name}; this plan needs {shared}"
         )
-    words = plan.registers() * max(acc_bytes // 4, 1) // plan.lanes
+    words = plan.registers() * max(acc.nbytes // 4, 1) // plan.lanes
     if words > target.max_registers:
         return f"a thread has {target.max_registers} registers on {target.name}; this plan needs about {words}"
     return None
@@ -138,14 +135,22 @@ def _vectors_divide(plan: TiledPlan, contraction: Contraction, target: Target) -
 
 
 def _fragments_aligned(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
-    """Threads read chunks of shared rows at once; matrix instructions read rows of 16 bytes."""
-    if plan.row == SCALAR:
+    """Threads read chunks of shared rows at once; matrix loads read lines of 16 bytes."""
+    row = plan.instruction
+    if row is None:
         units = (plan.chunk_m, plan.chunk_n)
     else:
-        units = tuple(_MATRIX_ROW_BYTES // operand.dtype.nbytes for operand in (contraction.a, contraction.b))
+        units = (_aligned_numbers(row, "a", plan), _aligned_numbers(row, "b", plan))
     if plan.a.pad % units[0] or plan.b.pad % units[1]:
         return f"shared padding must keep fragments aligned, a multiple of {units}; got {plan.a.pad} and {plan.b.pad}"
     return None
+
+
+def _aligned_numbers(row: Instruction, name: str, plan: TiledPlan) -> int:
+    """Numbers that lines of a tile must begin at multiples of."""
+    if row.lanes == 1:
+        return run_length(row, name) * (plan.chunk_m if name == "a" else plan.chunk_n)
+    return max(MATRIX_LINE_BYTES // stored_type(row, name).nbytes, 1)
 
 
 def _lanes_fit(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
@@ -192,7 +197,7 @@ def _varies_along_n(bias: Operand, contraction: Contraction) -> bool:
 
 
 def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
-    return check_resources(plan, contraction.acc.nbytes, contraction.a.dtype.nbytes, target)
+    return check_resources(plan, contraction.acc, target)
 
 
 def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
@@ -200,43 +205,94 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
     if row is None:
         copies = rows_for(target.arch, Family.ASYNC_COPY)
         return None if plan.stages == 1 or copies else f"{target.name} has no asynchronous copies"
-    if row not in rows_for(target.arch, Family.MATRIX_MULTIPLY):
+    if row not in multiplying_rows(target):
         return f"{target.name} has no instruction {row.name}"
-    types = tuple(row.fragment(name).dtype for name in "abd")
-    given = (contraction.a.dtype, contraction.b.dtype, contraction.acc)
-    if types != given:
-        listed = ", ".join(map(str, given))
+    if not row_multiplies(row, products_of(contraction)):
+        types = tuple(row.fragment(name).dtype for name in "abd")
+        listed = ", ".join(map(str, (contraction.a.dtype, contraction.b.dtype, contraction.acc)))
         return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {listed}"
-    reason = _matrix_loads_fit(plan, row, contraction)
-    if reason is not None:
-        return reason
     m, n, k = row.shape
     for name, size, unit in (
         ("thread_m", plan.thread_m, m),
-        ("thread_n", plan.thread_n, 2 * n),
+        ("thread_n", plan.thread_n, n),
         ("block_k", plan.block_k, k),
     ):
         if size % unit:
             return f"{name} must be a multiple of {unit} for {row.name}; got {size}"
-    if plan.store > 2 or plan.lanes != 1:
-        return f"fragments of {row.name} hold pairs of columns; got store {plan.store} and lanes {plan.lanes}"
+    neighbours = 1 if row.lanes == 1 else columns_together(row)
+    if plan.lanes != 1 or (row.lanes > 1 and neighbours % plan.store):
+        return (
+            f"a lane holds {neighbours} neighbouring columns of {row.name}; got store {plan.store}, lanes {plan.lanes}"
+        )
+    return _fragment_loads_fit(plan, row)
+
+
+def multiplying_rows(target: Target) -> tuple[Instruction, ...]:
+    """The rows that a plan may multiply by on a target."""
+    return (*rows_for(target.arch, Family.MATRIX_MULTIPLY), *rows_for(target.arch, Family.DOT))
+
+
+class Products(NamedTuple):
+    """Types of the factors and of their sum; `tf32`: f32 factors may be cut."""
+
+    a: DType
+    b: DType
+    acc: DType
+    tf32: bool
+
+
+def products_of(contraction: Contraction) -> Products:
+    """What a contraction multiplies."""
+    return Products(contraction.a.dtype, contraction.b.dtype, contraction.acc, contraction.tf32)
+
+
+def row_multiplies(row: Instruction, products: Products) -> bool:
+    """Whether a row's products are these: it holds the factors exactly, and sums in their type.
+
+    f32 factors lose digits in tf32, which must be allowed.
+    """
+    if row.fragment("d").dtype is not products.acc:
+        return False
+    return all(
+        holds(row.fragment(name).dtype, dtype) or (products.tf32 and dtype is F32 and row.fragment(name).dtype is TF32)
+        for name, dtype in (("a", products.a), ("b", products.b))
+    )
+
+
+def _fragment_loads_fit(plan: TiledPlan, row: Instruction) -> str | None:
+    """Every register of a fragment is one access to the tile."""
+    for name, transfer, rows in (("a", plan.a, plan.block_m), ("b", plan.b, plan.block_n)):
+        k_fastest = lines_along_k(row, transfer.along)
+        way = way_of(row, name, k_fastest)
+        if way is None:
+            return f"{row.name} cannot read its {name} from tiles whose lines run along {transfer.along.value}"
+        line = ((plan.block_k if k_fastest else rows) + transfer.pad) * stored_type(row, name).nbytes
+        if way is not Way.WORDS and line % MATRIX_LINE_BYTES:
+            return (
+                f"lines of a tile begin at multiples of {MATRIX_LINE_BYTES} bytes; operand {name} has lines of {line}"
+            )
     return None
 
 
-def _matrix_loads_fit(plan: TiledPlan, row: Instruction, contraction: Contraction) -> str | None:
-    """Fragments are brought by matrix loads of four 8 x 16-byte matrices: one of A, two of B."""
-    registers = (row.operand("a").registers, row.operand("b").registers)
-    if registers != _LOADED_REGISTERS:
-        return f"matrix loads bring {_LOADED_REGISTERS} registers of A and B; {row.name} takes {registers}"
-    sides = (("a", plan.a, plan.block_m, contraction.a), ("b", plan.b, plan.block_n, contraction.b))
-    for name, transfer, rows, operand in sides:
-        if transfer.along is Along.ROW and operand.dtype.bits != _TURNED_BITS:
-            return f"matrix loads turn tiles of {_TURNED_BITS}-bit numbers only; operand {name} is {operand.dtype}"
-        line = ((rows if transfer.along is Along.ROW else plan.block_k) + transfer.pad) * operand.dtype.nbytes
-        if line % _MATRIX_LINE_BYTES:
-            return (
-                f"lines of a tile begin at multiples of {_MATRIX_LINE_BYTES} bytes; operand {name} has lines of {line}"
-            )
+def _swizzles_fit(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    layouts = tile_layouts(plan, contraction.acc)
+    for name, transfer, layout, chunk in (
+        ("a", plan.a, layouts[0], plan.chunk_m),
+        ("b", plan.b, layouts[1], plan.chunk_n),
+    ):
+        if transfer.swizzle == 1:
+            continue
+        most = 1 if plan.lanes > 1 else widest_swizzle(layout, chunk, transfer)
+        if transfer.swizzle & (transfer.swizzle - 1) or transfer.swizzle > most:
+            return f"the swizzle of transfer {name} must be a power of two up to {most} here; got {transfer.swizzle}"
+    return None
+
+
+def _fragment_sets(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    if plan.fragments not in (1, 2):
+        return f"one or two sets of fragments are kept; got {plan.fragments}"
+    if plan.fragments == 2 and plan.row == SCALAR and not plan.unroll_k:
+        return "two sets of fragments need an unrolled loop over k (unroll=1): registers have no computed numbers"
     return None
 
 
@@ -264,6 +320,8 @@ RULES: tuple[Check, ...] = (
     _instruction_fits,
     _groups_share_k,
     _atomic_types,
+    _fragment_sets,
+    _swizzles_fit,
     _resources,
     _widths_allowed,
 )

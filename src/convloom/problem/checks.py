@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
-from convloom.dtypes import F32, F64, S8, S32, U8, DType
+from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8, DType
 from convloom.errors import IllegalProblem, IllegalType
 from convloom.expr import Expr, Truth, bounds, const, prove
 from convloom.problem.given import check_largest
 from convloom.problem.layout import Layout, overlaps_itself
 from convloom.problem.size_rules import SizeRule
+
+_INTEGER_BIASES = (F32, F16, BF16, S32, S8, U8)  # of 8-bit operands
 
 
 def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> None:
@@ -75,11 +77,18 @@ def check_types(a: DType, b: DType, result: DType, bias: DType | None) -> None:
         _check_bias(a, bias)
 
 
+def check_tf32(allowed: bool, a: DType, b: DType) -> None:
+    """IllegalType if tf32 is allowed where no f32 factors are."""
+    if allowed and not a is b is F32:
+        raise IllegalType(f"tf32 stands for products of f32; got {a} and {b}; leave it out or convert both to f32")
+
+
 def _check_bias(operand: DType, bias: DType) -> None:
     if operand.is_float and not bias.is_float:
         raise IllegalType(f"the bias of float operands must be a float type; got {bias}; convert it")
-    if not operand.is_float and bias not in (F32, S32):
-        raise IllegalType(f"the bias of 8-bit operands must be f32 or s32; got {bias}; convert it")
+    if not operand.is_float and bias not in _INTEGER_BIASES:
+        listed = ", ".join(map(str, _INTEGER_BIASES))
+        raise IllegalType(f"the bias of 8-bit operands must be one of {listed}; got {bias}; convert it")
 
 
 def check_storage(name: str, layout: Layout, shape: tuple[Expr, ...]) -> None:

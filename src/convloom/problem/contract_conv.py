@@ -28,7 +28,7 @@ def contract_conv(conv: Conv) -> Contraction:
         bias = Operand("bias", conv.bias, _bias_view(conv, dict(loops)))
     declared = tuple(ContractionAxis(name, AxisKind.M, extent) for name, extent in loops)
     axes = classify_axes(declared, a.view, b.view, c.view)
-    return Contraction(axes, a, b, c, conv.acc, bias, conv.scaling, phases)
+    return Contraction(axes, a, b, c, conv.acc, bias, conv.scaling, phases, conv.tf32)
 
 
 def _channel_loops(conv: Conv) -> list[tuple[str, Expr]]:

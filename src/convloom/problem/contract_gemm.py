@@ -22,7 +22,8 @@ def contract_gemm(gemm: Gemm) -> Contraction:
         bias = Operand("bias", gemm.bias, strided((Axis(name, extents[name]),), (const(1),)))
     kinds = {**dict.fromkeys(batch, AxisKind.G), "m": AxisKind.M, "n": AxisKind.N, "k": AxisKind.K}
     declared = tuple(ContractionAxis(name, kind, extents[name]) for name, kind in kinds.items())
-    return Contraction(classify_axes(declared, a.view, b.view, c.view), a, b, c, gemm.acc, bias, gemm.scaling)
+    axes = classify_axes(declared, a.view, b.view, c.view)
+    return Contraction(axes, a, b, c, gemm.acc, bias, gemm.scaling, tf32=gemm.tf32)
 
 
 def _operand(name: str, spec: TensorSpec, dims: tuple[str, ...], extents: dict[str, Expr]) -> Operand:

@@ -54,7 +54,10 @@ def phase_parameter(name: str, values: tuple[int, ...]) -> PhaseParameter:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A problem without its direction: axes, operands, accumulator, epilogue, and the phases of a family (or none)."""
+    """A problem without its direction: axes, operands, accumulator, epilogue, and the phases of a family (or none).
+
+    `tf32`: f32 factors may be cut to tf32 where that is faster.
+    """
 
     axes: tuple[ContractionAxis, ...]
     a: Operand
@@ -64,6 +67,7 @@ class Contraction:
     bias: Operand | None
     scaling: Scaling
     phases: tuple[PhaseParameter, ...] = ()
+    tf32: bool = False
 
     def of_kind(self, kind: AxisKind) -> tuple[ContractionAxis, ...]:
         """The axes of one kind, in declared order."""

@@ -15,6 +15,7 @@ from convloom.problem.checks import (
     check_result_layout,
     check_size,
     check_storage,
+    check_tf32,
     check_types,
     check_windows,
     group_rules,
@@ -82,8 +83,9 @@ class Conv:
 
     Channels are totals, dilation 1 is dense, a negative pad crops. `pad_end` follows: what exactly fits. A transposed
     convolution is BWD_D (its input is dst, its output src) and may have a bias, one value per channel of the output.
-    Sizes may be ints where the record is built. `rules` are what its maker demands of symbolic sizes, as that the
-    kernel fits. `name` is a label and takes no part in equality.
+    `tf32` allows that f32 factors are cut to tf32 where instructions then are faster. Sizes may be ints where the
+    record is built. `rules` are what its maker demands of symbolic sizes, as that the kernel fits. `name` is a label
+    and takes no part in equality.
     IllegalProblem states the broken rule; of symbolic sizes only what is provably broken is an error.
     """
 
@@ -105,6 +107,7 @@ class Conv:
     scaling: Scaling = NO_SCALING
     rules: tuple[SizeRule, ...] = ()
     name: str = field(default="", compare=False)
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch", "in_channels", "out_channels", "groups"):
@@ -283,6 +286,7 @@ def _check_sizes(conv: Conv) -> None:
 def _check_types(conv: Conv) -> None:
     first, second, result = conv.roles
     check_types(conv.spec(first).dtype, conv.spec(second).dtype, conv.spec(result).dtype, conv.bias)
+    check_tf32(conv.tf32, conv.spec(first).dtype, conv.spec(second).dtype)
     if conv.bias is not None and conv.direction is Direction.BWD_W:
         raise IllegalProblem(
             f"bias belongs to fwd and bwd_d; got bias {conv.bias} for bwd_w; its gradient is the sum of dst"

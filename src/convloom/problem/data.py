@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.dtypes import BF16, F16, F32, F64, S8, U8, DType
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, U8, DType
 from convloom.errors import IllegalProblem
 from convloom.problem.conv import Conv, Role, TensorSpec, constant
 from convloom.problem.layout import overlaps_itself
@@ -50,6 +50,8 @@ _LIMITS: Mapping[DType, _Limits] = MappingProxyType(
         F32: _Limits(32, 32, 8),
         BF16: _Limits(4, 4, 4),
         F16: _Limits(4, 2, 4),
+        E4M3: _Limits(4, 2, 4),
+        E5M2: _Limits(4, 2, 4),
         S8: _Limits(4, 4, 4),
         U8: _Limits(8, 8, 8),
     }

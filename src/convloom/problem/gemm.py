@@ -9,7 +9,14 @@ from enum import Enum
 
 from convloom.dtypes import DType, accumulator
 from convloom.expr import Expr, ExprLike, substitute
-from convloom.problem.checks import check_result_layout, check_size, check_storage, check_types, not_negative
+from convloom.problem.checks import (
+    check_result_layout,
+    check_size,
+    check_storage,
+    check_tf32,
+    check_types,
+    not_negative,
+)
 from convloom.problem.conv import NO_SCALING, Scaling, TensorSpec, check_epilogue_kinds, constant
 from convloom.problem.given import check_kind, size, sizes
 from convloom.problem.size_rules import SizeRule, open_rules
@@ -27,7 +34,7 @@ class Gemm:
     """A batched product; logical dims a (*batch, m, k), b (*batch, k, n), c (*batch, m, n), bias (n) or (m).
 
     Transposes and leading dimensions are strides; an operand shared by a batch axis has stride 0 there. Sizes may be
-    ints where the record is built; zero is legal. `name` is a label and takes no part in equality.
+    ints where the record is built; zero is legal. `tf32` as in `Conv`. `name` is a label and takes no part in equality.
     IllegalProblem states the broken rule.
     """
 
@@ -42,6 +49,7 @@ class Gemm:
     scaling: Scaling = NO_SCALING
     bias_axis: BiasAxis = BiasAxis.N
     name: str = field(default="", compare=False)
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch", sizes("batch", self.batch))
@@ -53,6 +61,7 @@ class Gemm:
         check_kind("bias_axis", self.bias_axis, BiasAxis, "a BiasAxis, as BiasAxis.N")
         _check_sizes(self)
         check_types(self.a.dtype, self.b.dtype, self.c.dtype, self.bias)
+        check_tf32(self.tf32, self.a.dtype, self.b.dtype)
         for spec in (self.a, self.b, self.c):
             spec.layout.check_rank(len(self.batch) + 2)
         check_result_layout("c", self.c.layout, self.c_shape)

@@ -75,7 +75,8 @@ def _dimension_offsets(layout: Layout, dim: int, extent: int) -> NDArray[np.int6
 
 def _strided(buffer: Array, layout: Layout, shape: Sequence[int]) -> Array:
     strides = [_value(stride) * buffer.itemsize for stride in layout.strides]
-    return as_strided(buffer[buffer_origin(layout, shape) :], tuple(shape), strides)
+    bits = buffer[buffer_origin(layout, shape) :].view(f"u{buffer.itemsize}")  # NumPy cannot re-stride every type
+    return as_strided(bits, tuple(shape), strides).view(buffer.dtype)
 
 
 def _value(size: ExprLike) -> int:

@@ -8,14 +8,16 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.dtypes import BF16, F16, F32, F64, DType, NumberClass
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, DType, NumberClass
 from convloom.errors import IllegalProblem
 from convloom.problem.conv import Conv
 from convloom.problem.reference import Problem, Reference
 
 Array: TypeAlias = NDArray[Any]
 
-HALF_SMALLEST_SUBNORMAL = {F64: 0.0, F32: 2.0**-150, F16: 2.0**-25, BF16: 2.0**-134}
+HALF_SMALLEST_SUBNORMAL = {F64: 0.0, F32: 2.0**-150, F16: 2.0**-25, BF16: 2.0**-134, E4M3: 2.0**-10, E5M2: 2.0**-17}
+TF32_PRODUCT = 2.0**-9 + 2.0**-20
+"""Largest relative error of a product whose two factors are cut to 11 digits."""
 F32_ROUNDOFF = 2.0**-24
 FLOAT_EPILOGUE_ROUNDINGS = 4
 
@@ -53,7 +55,7 @@ def error_bound(problem: Problem, expected: Reference, *, factor: float = 1.0) -
     n counts the terms of the sum, bias and old result included; u_acc is 2^-24 (2^-53 for f64). An s32 sum is exact:
     only the factors and the float bias round, and an integer result rounds by at most 1/2. `factor` 2 is for another
     library's result as reference. Source: N. Higham, Accuracy and Stability of Numerical Algorithms, section 3.1,
-    doubled. IllegalProblem if the reference lacks the magnitudes.
+    doubled. Where tf32 is allowed, TF32_PRODUCT*sum|x*w| is added. IllegalProblem if the reference lacks magnitudes.
     """
     if expected.magnitude is None:
         raise IllegalProblem("an error bound needs sum|x*w|; the reference has none; compute it with magnitude=True")
@@ -61,6 +63,7 @@ def error_bound(problem: Problem, expected: Reference, *, factor: float = 1.0) -
     value = np.abs(np.asarray(expected.value, dtype=np.float64))
     if acc.is_float:
         sums = 2.0 * expected.length * unit_roundoff(acc) * expected.magnitude
+        sums += TF32_PRODUCT * expected.magnitude if problem.tf32 else 0.0
     elif _has_float_epilogue(problem) or out.is_float:
         sums = FLOAT_EPILOGUE_ROUNDINGS * F32_ROUNDOFF * expected.magnitude
     else:
@@ -79,8 +82,9 @@ def _has_float_epilogue(problem: Problem) -> bool:
 
 
 def round_to(dtype: DType, value: Array) -> Array:
-    """The value in an element type: to nearest even, integers saturate, floats overflow to infinity."""
+    """The value in an element type, to nearest even; integers and 8-bit floats saturate, others become infinite."""
     if dtype.is_float:
+        value = value if dtype.largest is None else np.clip(value, -dtype.largest, dtype.largest)
         with np.errstate(over="ignore"):
             return value.astype(dtype.numpy)
     unsigned = dtype.number_class is NumberClass.UNSIGNED
@@ -107,6 +111,8 @@ def compare(problem: Problem, result: Array, expected: Reference, bound: Array |
         value = np.clip(
             value, 0 if out.number_class is NumberClass.UNSIGNED else -(2.0**out.digits), 2.0**out.digits - 1
         )
+    elif out.largest is not None:
+        value = np.clip(value, -out.largest, out.largest)
     else:
         value = _overflowed(out, value, limits, result)
     return _compare(result, value, limits)

@@ -55,7 +55,8 @@ def key_text(contraction: Contraction) -> str:
 
 def _head(contraction: Contraction) -> str:
     factors = [name for name in ("alpha", "beta") if getattr(contraction.scaling, name)]
-    return f"acc={contraction.acc}" + (f" scale={','.join(factors)}" if factors else "")
+    scale = f" scale={','.join(factors)}" if factors else ""
+    return f"acc={contraction.acc}{scale}{' math=tf32' if contraction.tf32 else ''}"
 
 
 def _axes_text(contraction: Contraction) -> str:
@@ -196,6 +197,7 @@ def _parse(text: str) -> Contraction:
         operands.get("bias"),
         Scaling("alpha" in factors, "beta" in factors),
         phases,
+        fields.get("math") == "tf32",
     )
 
 

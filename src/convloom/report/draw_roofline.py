@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from convloom.compiler import Generated
 from convloom.plan.predicted import predicted_seconds
-from convloom.plan.tiled import SCALAR
 from convloom.problem.reached import touched_bytes
 from convloom.problem.reference import Problem
 from convloom.report.svg import picture, stroke, words
@@ -37,8 +36,8 @@ class Roofline:
 def roofline(problem: Problem, generated: Generated, target: Target) -> Roofline:
     """The roofline for what the plan multiplies with. IllegalProblem for symbolic sizes."""
     plan, contraction = generated.plan, generated.contraction
-    scalar = plan.row == SCALAR
-    rate = target.multiply_add_rate(contraction.acc) if scalar else target.matrix_rate(contraction.a.dtype)
+    row = plan.instruction
+    rate = target.multiply_add_rate(contraction.acc) if row is None else target.row_rate(row)
     return Roofline(
         2 * rate * target.processors * target.clock_ghz * 1e9,
         target.bandwidth_gbs * 1e9,

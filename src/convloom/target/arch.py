@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from convloom.artifact import Language
-from convloom.dtypes import BF16, F16, F32, F64, S32, DType
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, S32, U8, DType
 from convloom.errors import UnsupportedTarget
+from convloom.target.instruction import Family, Instruction
+from convloom.target.number_format import TF32
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,17 @@ class Target:
     max_blocks: int  # in the first grid dimension
     cache_bytes: int  # of the last cache in front of device memory
     atomic_bits: tuple[int, ...] = (32, 64)  # widths of numbers that a thread can add to memory atomically
+    dot_multiply_adds: float = 0.0  # per clock and multiprocessor, of short dot products in single threads
 
     def math_lanes(self, accumulator: DType) -> int:
         """Numbers that one arithmetic instruction of a thread handles."""
         return max(1, self.vector_bits // accumulator.bits) if self.vector_bits > 32 else 1
 
-    def matrix_rate(self, operand: DType) -> float:
-        """Multiply-adds per clock and multiprocessor of matrix instructions on this operand type; 0: there are none."""
-        return dict(self.matrix_multiply_adds).get(operand.name, 0.0)
+    def row_rate(self, row: Instruction) -> float:
+        """Multiply-adds per clock and multiprocessor of a row that multiplies; 0: it is not known to be worth it."""
+        if row.family is Family.DOT:
+            return self.dot_multiply_adds
+        return dict(self.matrix_multiply_adds).get(row.fragment("a").dtype.name, 0.0)
 
     def multiply_add_rate(self, accumulator: DType) -> float:
         """Multiply-adds per clock and multiprocessor."""
@@ -99,10 +104,20 @@ SM_80 = Target(
     access_bits=128,
     vector_bits=32,
     multiply_adds=((F32.name, 64.0), (F64.name, 32.0), (S32.name, 64.0)),
-    matrix_multiply_adds=((F16.name, 1024.0), (BF16.name, 1024.0)),
+    matrix_multiply_adds=(
+        (F16.name, 1024.0),
+        (BF16.name, 1024.0),
+        (TF32.name, 512.0),
+        (S8.name, 2048.0),
+        (U8.name, 2048.0),
+        (E4M3.name, 1024.0),  # on later machines that are planned like this one
+        (E5M2.name, 1024.0),
+        (F64.name, 64.0),
+    ),
     bandwidth_gbs=1500.0,
     max_blocks=2**31 - 1,
     cache_bytes=40 * 2**20,
+    dot_multiply_adds=256.0,
 )
 
 SM_90A = replace(
@@ -113,7 +128,16 @@ SM_90A = replace(
     clock_ghz=1.75,
     max_shared_bytes=227 * 1024,
     multiply_adds=((F32.name, 128.0), (F64.name, 64.0), (S32.name, 64.0)),
-    matrix_multiply_adds=((F16.name, 1300.0), (BF16.name, 1300.0)),
+    matrix_multiply_adds=(
+        (F16.name, 1300.0),
+        (BF16.name, 1300.0),
+        (TF32.name, 650.0),
+        (S8.name, 2600.0),
+        (U8.name, 2600.0),
+        (E4M3.name, 1300.0),
+        (E5M2.name, 1300.0),
+        (F64.name, 128.0),
+    ),
     bandwidth_gbs=4300.0,
     cache_bytes=50 * 2**20,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,12 +13,8 @@ from convloom.errors import IllegalType, InternalError
 Array: TypeAlias = NDArray[Any]
 """An array whose element type is known at run time only."""
 
-TF32 = DType("tf32", 32, NumberClass.FLOAT, 11)
+TF32 = DType("tf32", 32, NumberClass.FLOAT, 11, 8)
 """An f32 of which multipliers read the upper 19 bits: the lower 13 are cut off, not rounded."""
-E4M3 = DType("e4m3", 8, NumberClass.FLOAT, 4)
-"""4 exponent bits, no infinities, NaN = 0x7f and 0xff."""
-E5M2 = DType("e5m2", 8, NumberClass.FLOAT, 3)
-"""5 exponent bits, IEEE-like."""
 B8 = DType("b8", 8, NumberClass.UNSIGNED, 8)
 """Eight bits that are only moved."""
 B16 = DType("b16", 16, NumberClass.UNSIGNED, 16)
@@ -29,12 +24,10 @@ B32 = DType("b32", 32, NumberClass.UNSIGNED, 32)
 B64 = DType("b64", 64, NumberClass.UNSIGNED, 64)
 """A 64-bit word that is only moved."""
 
-INSTRUCTION_DTYPES = (TF32, E4M3, E5M2, B8, B16, B32, B64)
+INSTRUCTION_DTYPES = (TF32, B8, B16, B32, B64)
 
 _STORAGE: dict[str, np.dtype[Any]] = {dtype.name: np.dtype(dtype.numpy) for dtype in ALL_DTYPES} | {
     "tf32": np.dtype(np.float32),
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "b8": np.dtype(np.uint8),
     "b16": np.dtype(np.uint16),
     "b32": np.dtype(np.uint32),

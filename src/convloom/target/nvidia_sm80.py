@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convloom.artifact import Language
-from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8, DType
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, S32, U8, DType
 from convloom.target.instruction import (
     Capability,
     Completion,
@@ -37,7 +37,7 @@ from convloom.target.instruction import (
 from convloom.target.lane_map import Digits, lane_map, to_lanes, to_matrix
 from convloom.target.memory import Space
 from convloom.target.multiply import dot, multiply_fragments
-from convloom.target.number_format import B16, E4M3, E5M2, TF32, Array, as_elements, as_words
+from convloom.target.number_format import B16, TF32, Array, as_elements, as_words
 
 WARP = 32
 MATRIX_ROW_BYTES = 16
@@ -206,6 +206,10 @@ def _matrix_move_rows() -> Iterator[Instruction]:
 
 
 def _dot_row(a: DType, b: DType) -> Instruction:
+    """One lane holds four neighbours of k of a row of A and of a column of B, and one number of C."""
+    one = ((1, 0),)
+    left, right = Fragment(a, (1, 4), lane_map(one, ((4, 1),))), Fragment(b, (4, 1), lane_map(one, ((4, 1),)))
+    total = Fragment(S32, (1, 1), lane_map(one, one))
     kinds = "".join(f".{dtype.name[0]}32" for dtype in (a, b))
     return Instruction(
         name=f"dp4a.{a}.{b}",
@@ -213,10 +217,10 @@ def _dot_row(a: DType, b: DType) -> Instruction:
         needs=nvidia(61),
         lanes=1,
         operands=(
-            Operand("d", Direction.OUT),
-            Operand("a", Direction.IN),
-            Operand("b", Direction.IN),
-            Operand("c", Direction.IN),
+            register_operand("d", Direction.OUT, total),
+            register_operand("a", Direction.IN, left),
+            register_operand("b", Direction.IN, right),
+            register_operand("c", Direction.IN, total),
         ),
         texts=ptx(f"dp4a{kinds} $d, $a, $b, $c;"),
         semantics=dot(a, b, S32),

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from convloom.dtypes import BF16, F16, F32, S8, S32, U8, DType
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, U8, DType
 from convloom.errors import IllegalProblem
 from convloom.target.group_multiply import Major, element_addresses, read_matrix
 from convloom.target.instruction import (
@@ -34,7 +34,7 @@ from convloom.target.instruction import (
 from convloom.target.lane_map import lane_map
 from convloom.target.memory import Space
 from convloom.target.multiply import fragment_matrix, matrix_words, product
-from convloom.target.number_format import E4M3, E5M2, TF32, Array
+from convloom.target.number_format import TF32, Array
 from convloom.target.nvidia_sm80 import WARP, immediate, nvidia, order_row, ptx, register_operand
 
 WARPGROUP = 4 * WARP

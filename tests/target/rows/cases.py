@@ -8,14 +8,14 @@ from enum import Enum
 import numpy as np
 
 from convloom.artifact import Language
-from convloom.dtypes import BF16, F16, F32, S8, S32, U8
+from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, U8
 from convloom.target.asm_text import statement
 from convloom.target.catalogue import all_rows, row_named
 from convloom.target.group_multiply import MatrixDescriptor
 from convloom.target.instruction import Family, Instruction
 from convloom.target.lane_map import to_lanes
 from convloom.target.multiply import fragment_matrix
-from convloom.target.number_format import E4M3, E5M2, TF32
+from convloom.target.number_format import TF32
 from convloom.target.nvidia_wgmma import wgmma
 from convloom.target.swizzle import Swizzle
 from convloom.target.tensor_map import ColumnMap, TiledMap

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from convloom.dtypes import BF16, F16, S8, U8
+from convloom.dtypes import BF16, E4M3, E5M2, F16, S8, U8
 from convloom.errors import IllegalProblem, NotYetSupported
 from convloom.target.group_multiply import Major, MatrixDescriptor, element_addresses
 from convloom.target.instruction import Completion, Ordering, Proxy
 from convloom.target.lane_map import index_table
 from convloom.target.memory import FlatMemory
-from convloom.target.number_format import E4M3, E5M2, TF32, storage
+from convloom.target.number_format import TF32, storage
 from convloom.target.nvidia_wgmma import wgmma
 from convloom.target.swizzle import Swizzle, swizzled
 from tests.target.rows.packing import packed, random_numbers, unpacked

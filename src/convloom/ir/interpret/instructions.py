@@ -180,7 +180,8 @@ class ChunkMemory:
 
     def _places(self, space: Space, addresses: Array, active: Bools | None) -> tuple[Buffer, Array, Bools]:
         """(buffer, number index of every thread, which threads take part), both of shape (threads, blocks)."""
-        buffer = self._buffers[_SCOPES[space]][int(addresses.max()) // _SPACE_STEP]
+        told = addresses if active is None else addresses[active]  # those of other lanes may be anything
+        buffer = self._buffers[_SCOPES[space]][int(told.max(initial=0)) // _SPACE_STEP]
         lanes = addresses.shape[-1]
         numbers = np.zeros(self._lane_shape(addresses), np.int64)
         taken = np.zeros(numbers.shape, np.bool_)

@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.dtypes import BF16, F16, S8, S32, U8, DType
+from convloom.dtypes import F32, S8, S32, U8, DType
 
 Array = NDArray[Any]
 _INTEGER_LIMITS = {S8: (-128, 127), U8: (0, 255), S32: (-(2**31), 2**31 - 1)}
 
 
 def converted(values: Array, dtype: DType) -> Array:
-    """The numbers in another type: floats round to nearest even, integers saturate, NaN becomes integer 0.
+    """The numbers in another type: floats round to nearest even, integers and 8-bit floats saturate.
 
-    Conversion to 16 bits goes by way of f32, as in printed sources.
+    NaN becomes integer 0. Conversion to 16 and 8 bits goes by way of f32, as in printed sources.
     """
     if values.dtype == dtype.numpy:
         return values
     if dtype.is_float:
-        through = values.astype(np.float32) if dtype in (F16, BF16) else values
+        through = values.astype(np.float32) if dtype.bits < F32.bits else values
+        through = through if dtype.largest is None else np.clip(through, -dtype.largest, dtype.largest)
         return through.astype(dtype.numpy)
     low, high = _INTEGER_LIMITS[dtype]
     wide = np.nan_to_num(np.rint(values.astype(np.float64)), nan=0.0, posinf=high, neginf=low)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from convloom.problem.notation.batch_file import BatchLine, read_batch
 from convloom.problem.notation.choose import Notation, expressible, notation_of, parse_problem, print_problem
-from convloom.problem.notation.defaults import Defaults, direction_named, types_named
+from convloom.problem.notation.defaults import Defaults, allows_tf32, direction_named, types_named
 
 __all__ = [
     "BatchLine",
     "Defaults",
     "Notation",
+    "allows_tf32",
     "direction_named",
     "expressible",
     "notation_of",

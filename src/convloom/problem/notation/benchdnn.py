@@ -15,7 +15,16 @@ from convloom.expr import Expr, const
 from convloom.problem.conv import Conv, Direction, TensorSpec
 from convloom.problem.layout import Layout, fuse, plain, unfuse
 from convloom.problem.layout_tags import TensorKind, layout_from_tag, tag_of, weights_layout, weights_tag
-from convloom.problem.notation.defaults import Defaults, Types, printed_size, refusal, types_named, types_text
+from convloom.problem.notation.defaults import (
+    TF32_NAME,
+    Defaults,
+    Types,
+    allows_tf32,
+    printed_size,
+    refusal,
+    types_named,
+    types_text,
+)
 
 NAME = "benchdnn"
 DEFAULT_BATCH = 2
@@ -141,11 +150,12 @@ class _Options:
         self.tags = {"--stag": defaults.src_tag, "--wtag": defaults.wei_tag, "--dtag": defaults.dst_tag}
         self.strides: list[str] | None = None
         self.batch: int | None = None
+        self.tf32 = _tf32(options, defaults)
         bias_type = F32
         for key, value in options.items():
             if key == "--bia-dt":
                 bias_type = dtype_named(value)
-            else:
+            elif key != "--attr-fpmath":
                 self._take(key, value)
         if "--dir" in options:
             self.bias = bias_type if _DIRECTIONS[options["--dir"].upper()][1] else None
@@ -204,6 +214,7 @@ class _Options:
             dst=specs[2],
             bias=self.bias,
             name=name,
+            tf32=self.tf32,
         )
 
     def _layouts(
@@ -232,6 +243,16 @@ def _direction(name: str) -> Direction:
     return found[0]
 
 
+def _tf32(options: dict[str, str], defaults: Defaults) -> bool:
+    """Whether a line allows tf32; of benchdnn's math modes bf16, f16 and any would allow more than is offered."""
+    mode = options.get("--attr-fpmath")
+    if mode is None:
+        return allows_tf32(options["--dt"]) if "--dt" in options else defaults.tf32
+    if mode not in ("strict", TF32_NAME):
+        raise NotYetSupported(f"--attr-fpmath is strict or tf32; got {mode!r}; use one of these")
+    return mode == TF32_NAME
+
+
 def _strides(text: str) -> Layout:
     return plain([_number("--strides", stride) for stride in text.split("x")])
 
@@ -252,6 +273,8 @@ def print_conv(conv: Conv) -> str:
         f"--dir={_printed_direction(conv)}",
         f"--dt={types_text((conv.src.dtype, conv.wei.dtype, conv.dst.dtype))}",
     ]
+    if conv.tf32:
+        options.append(f"--attr-fpmath={TF32_NAME}")
     if conv.bias is not None and conv.bias is not F32:
         options.append(f"--bia-dt={conv.bias}")
     return " ".join([*options, *_printed_layouts(conv), print_descriptor(conv)])

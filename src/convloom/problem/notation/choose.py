@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from convloom.problem.conv import Conv, Direction
 from convloom.problem.gemm import Gemm
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation import benchdnn, miopen, rocmlir, rocmlir_gemm, rocmlir_gen
-from convloom.problem.notation.defaults import Defaults, Types, direction_named, refusal, types_named
+from convloom.problem.notation.defaults import Defaults, Types, allows_tf32, direction_named, refusal, types_named
 
 Problem = Conv | Gemm
 
@@ -74,6 +75,7 @@ def parse_problem(
         src_tag=stag,
         wei_tag=wtag,
         dst_tag=dtag,
+        tf32=isinstance(dtypes, str) and allows_tf32(dtypes),
     )
     return parse_line(text, defaults)
 
@@ -81,22 +83,31 @@ def parse_problem(
 def parse_line(text: str, defaults: Defaults) -> Conv | Gemm:
     """`parse_problem` with the defaults as a record."""
     notation = notation_of(text)
+    if notation is Notation.BENCHDNN:
+        return benchdnn.parse_conv(text, defaults)
+    problem = _parse_without_math(text, notation, defaults)
+    return replace(problem, tf32=True) if defaults.tf32 else problem
+
+
+def _parse_without_math(text: str, notation: Notation, defaults: Defaults) -> Conv | Gemm:
     if notation is Notation.ROCMLIR_GEN:
         return rocmlir_gen.parse_problem(text, defaults)
     if notation is Notation.ROCMLIR_GEMM:
         return rocmlir_gemm.parse_gemm(text, defaults)
     if notation is Notation.ROCMLIR:
         return rocmlir.parse_conv(text, defaults)
-    if notation is Notation.MIOPEN:
-        return miopen.parse_conv(text, defaults)
-    return benchdnn.parse_conv(text, defaults)
+    return miopen.parse_conv(text, defaults)
 
 
 def print_problem(problem: Problem, notation: Notation | None = None) -> str:
     """The line that parses back to an equal problem; without a notation, the first that can express it.
 
+    Only benchdnn's notation has a word for tf32.
+
     IllegalProblem says why the notation (the last one tried) cannot express the problem.
     """
+    if notation not in (None, Notation.BENCHDNN) and problem.tf32:
+        raise refusal(notation.value, "it allows tf32")
     if notation is None:
         able = expressible(problem)
         notation = able[0] if able else (Notation.BENCHDNN if isinstance(problem, Conv) else Notation.ROCMLIR_GEMM)

@@ -10,12 +10,16 @@ from convloom.expr import Expr
 from convloom.problem.conv import Direction
 from convloom.problem.layout_tags import ANY
 
+TF32_NAME = "tf32"
 Types = tuple[DType, DType, DType]
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Values for what a line does not say; what it says itself wins. `dtypes`: of src, wei, dst (or a, b, c)."""
+    """Values for what a line does not say; what it says itself wins. `dtypes`: of src, wei, dst (or a, b, c).
+
+    `tf32` holds for every line: products of f32 may be of tf32.
+    """
 
     direction: Direction = Direction.FWD
     dtypes: Types = (F32, F32, F32)
@@ -23,6 +27,7 @@ class Defaults:
     src_tag: str = ANY
     wei_tag: str = ANY
     dst_tag: str = ANY
+    tf32: bool = False
 
 
 def direction_named(name: str) -> Direction:
@@ -35,14 +40,22 @@ def direction_named(name: str) -> Direction:
 
 
 def types_named(text: str) -> Types:
-    """Types of src, wei, dst: one name for all, or three joined by colons. IllegalProblem or IllegalType otherwise."""
+    """Types of src, wei, dst: one name for all, or three joined by colons. IllegalProblem or IllegalType otherwise.
+
+    `tf32` alone means tensors of f32 whose products may be of tf32 (`allows_tf32`).
+    """
     names = text.split(":")
     if len(names) == 1:
-        dtype = dtype_named(text)
+        dtype = F32 if allows_tf32(text) else dtype_named(text)
         return dtype, dtype, dtype
     if len(names) != 3:
         raise IllegalProblem(f"element types are one name or src:wei:dst; got {text!r}; give e.g. f16:f16:f32")
     return dtype_named(names[0]), dtype_named(names[1]), dtype_named(names[2])
+
+
+def allows_tf32(text: str) -> bool:
+    """Whether a text of types is the word tf32."""
+    return text == TF32_NAME
 
 
 def types_text(types: Types) -> str:

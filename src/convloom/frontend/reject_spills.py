@@ -1,0 +1,42 @@
+"""Looks for a plan whose kernel keeps all its numbers in registers, as far as the device's compiler tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from convloom.errors import InternalError
+from convloom.frontend.variant import Variant
+from convloom.plan.tiled import TiledPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A candidate that was built and not taken."""
+
+    plan: TiledPlan
+    reason: str
+
+
+def first_without_spills(
+    plans: Iterable[TiledPlan], build: Callable[[TiledPlan], Variant]
+) -> tuple[Variant, tuple[Rejected, ...]]:
+    """The first plan's variant whose compiler reports no spills (or nothing), and what was rejected before it.
+
+    If every plan spills, the variant that spills the fewest bytes. requires: at least one plan.
+    """
+    least: tuple[int, Variant] | None = None
+    rejected: list[Rejected] = []
+    for plan in plans:
+        variant = build(plan)
+        reports = [launch.built.resources for launch in variant.launches]
+        spilled = sum(report.spill_bytes or 0 for report in reports if report is not None)
+        if spilled == 0:
+            return variant, tuple(rejected)
+        rejected.append(Rejected(plan, f"the compiler spills {spilled} bytes of registers"))
+        if least is None or spilled < least[0]:
+            least = spilled, variant
+    if least is None:
+        raise InternalError("a choice needs plans to choose from; got none; report this")
+    kept = least[1]
+    return kept, tuple(item for item in rejected if item.plan != kept.plan)
