@@ -67,6 +67,9 @@ U8 = DType("u8", 8, NumberClass.UNSIGNED, 8)
 B32 = DType("b32", 32, NumberClass.UNSIGNED, 32)
 """A register word whose bits an instruction interprets; no tensor has it."""
 
+B64 = DType("b64", 64, NumberClass.UNSIGNED, 64)
+"""A transaction barrier's word in shared memory; no tensor has it."""
+
 ALL_DTYPES = (F64, F32, F16, BF16, E4M3, E5M2, S32, S8, U8)
 
 _NUMPY: dict[str, np.dtype[np.generic]] = {
@@ -80,8 +83,9 @@ _NUMPY: dict[str, np.dtype[np.generic]] = {
     "s8": np.dtype(np.int8),
     "u8": np.dtype(np.uint8),
     "b32": np.dtype(np.uint32),
+    "b64": np.dtype(np.uint64),
 }
-_BY_NAME = {dtype.name: dtype for dtype in (*ALL_DTYPES, B32)} | {"f8_e4m3": E4M3, "f8_e5m2": E5M2}
+_BY_NAME = {dtype.name: dtype for dtype in (*ALL_DTYPES, B32, B64)} | {"f8_e4m3": E4M3, "f8_e5m2": E5M2}
 _BY_NUMPY = {_NUMPY[dtype.name]: dtype for dtype in ALL_DTYPES}
 
 

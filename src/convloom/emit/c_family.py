@@ -12,6 +12,7 @@ from convloom.emit.index_text import index_text
 from convloom.errors import InternalError
 from convloom.expr import Expr, simplify
 from convloom.ir.ops import (
+    Address,
     Allocate,
     Argument,
     Barrier,
@@ -21,13 +22,16 @@ from convloom.ir.ops import (
     Comment,
     Constant,
     Convert,
+    Descriptor,
     For,
     If,
     Instruct,
     Kernel,
     Let,
     LoopKind,
+    MapParameter,
     MultiplyAdd,
+    Numbers,
     Parameter,
     Read,
     Registers,
@@ -40,6 +44,7 @@ from convloom.ir.ops import (
 from convloom.ir.tables import constant_tables
 from convloom.ir.types import value_type
 from convloom.target.asm_text import statement as instruction_statement
+from convloom.target.group_multiply import MatrixDescriptor
 from convloom.target.instruction import Instruction, OperandKind
 
 
@@ -55,6 +60,8 @@ class Dialect:
     vector: Callable[[str, list[str]], str]  # text that makes a vector of scalars
     language: Language
     addresses: dict[Scope, str] = field(default_factory=dict[Scope, str])  # an operand's address from a pointer
+    descriptor: str = ""  # over {place} and the constant {bits}
+    map_address: str = ""  # over {name}
     lane_of: Callable[[str, str], str] | None = None  # text of a lane chosen by an expression
 
 
@@ -141,13 +148,23 @@ class Printer:
 
     def _argument(self, row: Instruction, name: str, item: Argument) -> list[str]:
         """C expressions of an operand: one per register, an address in the form its space needs, or a number."""
-        if isinstance(item, Expr):
-            literal = row.operand(name).kind is OperandKind.IMMEDIATE
-            return [index_text(item) if literal else f"(unsigned){index_text(item)}"]
-        if isinstance(item, Registers):
-            return [f"{item.buffer.name}[{index_text(simplify(item.index + n))}]" for n in range(item.count)]
-        place = f"{item.buffer.name} + {index_text(item.index)}"
-        return [self.dialect.addresses[item.buffer.scope].format(place)]
+        match item:
+            case Expr():
+                literal = row.operand(name).kind is OperandKind.IMMEDIATE
+                return [index_text(item) if literal else f"(unsigned){index_text(item)}"]
+            case Numbers():
+                return [f"(unsigned){index_text(value)}" for value in item.values]
+            case Registers():
+                return [f"{item.buffer.name}[{index_text(simplify(item.index + n))}]" for n in range(item.count)]
+            case MapParameter():
+                return [self.dialect.map_address.format(name=item.name)]
+            case Descriptor():
+                place = f"{item.buffer.name} + {index_text(item.index)}"
+                bits = MatrixDescriptor(0, item.leading, item.stride, item.swizzle).encode()
+                return [self.dialect.descriptor.format(place=place, bits=f"{bits:#x}")]
+            case Address():
+                place = f"{item.buffer.name} + {index_text(item.index)}"
+                return [self.dialect.addresses[item.buffer.scope].format(place)]
 
     # --- stores -----------------------------------------------------------------------------------------------------
 
@@ -286,6 +303,7 @@ def parameter_text(kernel: Kernel, buffer: str, integer: str) -> str:
         for item in kernel.buffers
     ]
     words += [f"const {integer if s.dtype is None else s.dtype.name} {s.name}" for s in kernel.scalars]
+    words += [f"const __grid_constant__ tensor_map {item.name}" for item in kernel.maps]
     return ", ".join(words)
 
 

@@ -15,13 +15,14 @@ from convloom.emit.helpers import (
     vector_name,
 )
 from convloom.ir.ops import Kernel, Scope
-from convloom.ir.shared_space import shared_offsets
+from convloom.ir.shared_space import shared_alignment, shared_offsets
 from convloom.ir.tables import constant_tables
 
 _SCALARS = {
     "f64": "double",
     "f32": "float",
     "b32": "unsigned",
+    "b64": "unsigned long long",
     "s32": "int",
     "s8": "signed char",
     "u8": "unsigned char",
@@ -46,6 +47,8 @@ DIALECT = Dialect(
     element=lambda vector, lane: f"{vector}.v[{lane}]",
     vector=lambda name, scalars: f"{name}{{{{{', '.join(scalars)}}}}}",
     language=Language.CUDA,
+    descriptor="(((unsigned)__cvta_generic_to_shared({place}) >> 4 & 0x3fffu) | {bits}ull)",
+    map_address="(unsigned long long)&{name}",
     addresses={
         Scope.SHARED: "(unsigned)__cvta_generic_to_shared({})",
         Scope.GLOBAL: "(unsigned long long)__cvta_generic_to_global({})",
@@ -82,15 +85,17 @@ def print_cuda(kernel: Kernel) -> str:
     printer = Printer(DIALECT, "index_t", shared_offsets=offsets)
     body = printer.body(kernel.body)
     parameters = parameter_text(kernel, buffer="{const}{type} *__restrict__ {name}", integer="long long")
-    head = f'extern "C" __global__ void __launch_bounds__({kernel.threads}) {kernel.name}({parameters})'
+    cluster = f"__cluster_dims__({kernel.cluster}, 1, 1) " if kernel.cluster > 1 else ""
+    head = f'extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}) {kernel.name}({parameters})'
     parts = [
         f"// {kernel.name}: {kernel.threads} threads a block",
         f"typedef {'int' if kernel.index_bits == 32 else 'long long'} index_t;",
         _types(printer, kernel),
+        "struct __align__(64) tensor_map { unsigned long long words[16]; };" if kernel.maps else "",
         index_helpers(SYNTAX),
         helper_text(printer.helpers, SYNTAX),
         table_text(kernel, f"{_table_space(kernel)} index_t"),
-        "extern __shared__ __align__(128) unsigned char shared_space[];" if offsets else "",
+        f"extern __shared__ __align__({shared_alignment(kernel)}) unsigned char shared_space[];" if offsets else "",
         f"{head} {{\n  const index_t bid = blockIdx.x;\n  const index_t tid = threadIdx.x;\n{body}\n}}\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -103,7 +108,8 @@ def _table_space(kernel: Kernel) -> str:
 
 
 def _types(printer: Printer, kernel: Kernel) -> str:
-    lines = [f"typedef {text} {name};" for name, text in _SCALARS.items()]
+    used = {dtype for dtype, _ in printer.types}
+    lines = [f"typedef {text} {name};" for name, text in _SCALARS.items() if name != "b64" or name in used]
     lines += [f"struct {name} {{ unsigned short bits; }};" for name in ("f16", "bf16")]
     used = {dtype for dtype, _ in printer.types} | {str(buffer.dtype) for buffer in kernel.buffers}
     lines += [f"typedef {text} {name};" for name, text in _TINY_FLOATS.items() if name in used]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from convloom.expr import Expr, Op, bounds, const, divisor, local_sym, simplify
+from convloom.ir.arguments import map_argument
 from convloom.ir.ops import (
     Allocate,
     Argument,
@@ -97,10 +97,7 @@ class IrBuilder:
 
     def instruct(self, row: Instruction, **arguments: Argument) -> None:
         """Adds one hardware instruction with its named arguments; index expressions are simplified."""
-        simple = {
-            name: simplify(item) if isinstance(item, Expr) else replace(item, index=simplify(item.index))
-            for name, item in arguments.items()
-        }
+        simple = {name: map_argument(item, simplify) for name, item in arguments.items()}
         self.append(Instruct(row, tuple(simple.items())))
 
     def barrier(self) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from convloom.dtypes import DType
-from convloom.expr import Expr
+from convloom.expr import Expr, const
 from convloom.target.instruction import Instruction
+from convloom.target.swizzle import Swizzle
 
 
 class Scope(Enum):
@@ -25,7 +26,10 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A linear array of `size` numbers (0: a parameter) in vectors of `lanes`; `dtype` None means index integers."""
+    """A linear array of `size` numbers (0: a parameter) in vectors of `lanes`; `dtype` None means index integers.
+
+    `alignment`, in bytes, of a SHARED buffer (0: the least that all have).
+    """
 
     name: str
     dtype: DType | None
@@ -34,6 +38,30 @@ class Buffer:
     lanes: int = 1
     values: tuple[int, ...] = ()  # CONSTANT only
     written: bool = False  # GLOBAL only: the kernel stores to it
+    alignment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MapParameter:
+    """A tensor map of a GLOBAL buffer as a kernel parameter: the host makes it for each launch.
+
+    Dimensions count from the fastest one. `sizes` in elements, `strides` of dimensions 1 and up in bytes, and `offset`,
+    elements from the buffer's first to the map's, are expressions over problem symbols. Tiled maps have a `box`; maps
+    of image columns have corners, `channels` and `pixels` (see `target.tensor_map`).
+    """
+
+    name: str
+    buffer: Buffer
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    steps: tuple[int, ...]
+    swizzle: Swizzle
+    box: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+    offset: Expr = const(0)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -185,7 +213,28 @@ class Address:
     index: Expr
 
 
-Argument = Registers | Address | Expr
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A matrix in a SHARED buffer, from number `index` on, as an operand of asynchronous multiplies.
+
+    `leading` and `stride` in bytes, as in `target.group_multiply.MatrixDescriptor`.
+    """
+
+    buffer: Buffer
+    index: Expr
+    leading: int
+    stride: int
+    swizzle: Swizzle
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Several numbers as one operand: the coordinates of a box."""
+
+    values: tuple[Expr, ...]
+
+
+Argument = Registers | Address | Descriptor | MapParameter | Numbers | Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +274,10 @@ class LaunchScalar:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel: parameters, thread count of a block, number of blocks (an expression over problem symbols), body."""
+    """One kernel: parameters, thread count of a block, number of blocks (an expression over problem symbols), body.
+
+    `cluster`: so many neighbouring blocks run at a time and reach each other's shared memory; it divides the blocks.
+    """
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -234,3 +286,5 @@ class Kernel:
     blocks: Expr
     index_bits: int
     body: tuple[Statement, ...]
+    maps: tuple[MapParameter, ...] = ()
+    cluster: int = 1

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from convloom.dtypes import DType, dtype_named
 from convloom.errors import IllegalProblem
 from convloom.expr import Expr, local_sym, parse, sym
+from convloom.ir.map_text import parse_map
 from convloom.ir.ops import (
     Address,
     Allocate,
@@ -20,6 +21,7 @@ from convloom.ir.ops import (
     Comment,
     Constant,
     Convert,
+    Descriptor,
     For,
     If,
     Instruct,
@@ -27,7 +29,9 @@ from convloom.ir.ops import (
     LaunchScalar,
     Let,
     LoopKind,
+    MapParameter,
     MultiplyAdd,
+    Numbers,
     Parameter,
     Read,
     Registers,
@@ -40,9 +44,10 @@ from convloom.ir.ops import (
 from convloom.ir.symbols import BLOCK_ID, thread_id
 from convloom.ir.text import BINARY_NAMES, INDENT
 from convloom.target.catalogue import row_named
+from convloom.target.swizzle import Swizzle
 
 _NAMED = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?(?:~(\d+))?")
-_DECLARED = re.compile(r"(\w+) ([a-z]+\w*?)(?:x(\d+))?\[(\d+)\]")
+_DECLARED = re.compile(r"(\w+) ([a-z]+\w*?)(?:x(\d+))?\[(\d+)\](?: align (\d+))?")
 _FOR = re.compile(r"for (\S+) < (.+) (\w+)")
 _WRITE = re.compile(r"(?:write|add) (\w+)\[(.+?)\] = (.+)")
 _OPERATIONS = {name: op for op, name in BINARY_NAMES.items()}
@@ -64,16 +69,19 @@ class _Reader:
     names: dict[str, Expr] = field(default_factory=dict[str, Expr])
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     scalars: list[LaunchScalar] = field(default_factory=list[LaunchScalar])
+    maps: dict[str, MapParameter] = field(default_factory=dict[str, MapParameter])
 
     def kernel(self) -> Kernel:
         name = self._after("kernel ")
         threads = int(self._after("threads "))
+        cluster = int(self._after("cluster ")) if self._peek().startswith("cluster ") else 1
         index_bits = int(self._after("index "))
         self.names.update({"tid": thread_id(threads), "bid": BLOCK_ID})
         self._header()
         parameters = tuple(buffer for buffer in self.buffers.values() if buffer.scope is Scope.GLOBAL)
         blocks = parse(self._after("blocks "), self.sizes)
-        return Kernel(name, parameters, tuple(self.scalars), threads, blocks, index_bits, self._body(1))
+        body, maps = self._body(1), tuple(self.maps.values())
+        return Kernel(name, parameters, tuple(self.scalars), threads, blocks, index_bits, body, maps, cluster)
 
     # --- lines ------------------------------------------------------------------------------------------------------
 
@@ -98,6 +106,7 @@ class _Reader:
             "buffer": lambda rest: self._parameter(rest, written=False),
             "result": lambda rest: self._parameter(rest, written=True),
             "table": self._table,
+            "map": self._map,
             "scalar": self._scalar,
         }
         while (word := self._peek().split(" ", 1)[0]) in readers:
@@ -131,6 +140,10 @@ class _Reader:
         name, _, numbers = rest.partition(" = ")
         values = tuple(int(number) for number in numbers.split(","))
         self.buffers[name] = Buffer(name, None, Scope.CONSTANT, len(values), values=values)
+
+    def _map(self, rest: str) -> None:
+        found = parse_map(rest, self.buffers, lambda text: parse(text, self.sizes))
+        self.maps[found.name] = found
 
     def _scalar(self, rest: str) -> None:
         head, _, value = rest.partition(" = ")
@@ -179,8 +192,9 @@ class _Reader:
         match = _DECLARED.fullmatch(rest)
         if match is None:
             raise IllegalProblem(f"an allocation is written name type[size]; got {rest!r}; correct it")
-        name, dtype, lanes, size = match.groups()
-        buffer = Buffer(name, None if dtype == "index" else dtype_named(dtype), scope, int(size), int(lanes or 1))
+        name, kind, lanes, size, alignment = match.groups()
+        dtype = None if kind == "index" else dtype_named(kind)
+        buffer = Buffer(name, dtype, scope, int(size), int(lanes or 1), alignment=int(alignment or 0))
         self.buffers[name] = buffer
         return Allocate(buffer)
 
@@ -222,12 +236,23 @@ class _Reader:
 
     def _argument(self, node: ast.expr) -> Argument:
         name = _called(node)
-        if not isinstance(node, ast.Call) or name not in ("registers", "address", "index"):
-            raise IllegalProblem(f"an argument is registers, address or index; got {ast.unparse(node)!r}; correct it")
-        if name == "index":
-            return self._index(node, 0)
-        buffer, index = self.buffers[ast.unparse(node.args[0])], self._index(node, 1)
-        return Address(buffer, index) if name == "address" else Registers(buffer, index, _integer(node.args[2]))
+        if not isinstance(node, ast.Call) or name not in _ARGUMENTS:
+            known = ", ".join(_ARGUMENTS)
+            raise IllegalProblem(f"an argument is one of {known}; got {ast.unparse(node)!r}; correct it")
+        return _ARGUMENTS[name](self, node)
+
+    def buffer_and_index(self, call: ast.Call) -> tuple[Buffer, Expr]:
+        return self.buffers[ast.unparse(call.args[0])], self._index(call, 1)
+
+    def descriptor(self, call: ast.Call) -> Argument:
+        leading, stride, swizzle = (_integer(node) for node in call.args[2:])
+        return Descriptor(*self.buffer_and_index(call), leading, stride, Swizzle(swizzle))
+
+    def numbers(self, call: ast.Call) -> Argument:
+        return Numbers(tuple(self._index(call, place) for place in range(len(call.args))))
+
+    def first_index(self, call: ast.Call) -> Argument:
+        return self._index(call, 0)
 
     def barrier(self, rest: str, depth: int) -> Statement:
         self.place += 1
@@ -303,4 +328,12 @@ _VALUES: dict[str, Callable[[_Reader, ast.Call], Value]] = {
     "convert": lambda reader, call: Convert(reader.value(call.args[0]), _dtype(call.args[1])),
     "splat": lambda reader, call: Splat(reader.value(call.args[0]), _integer(call.args[1])),
     "mad": lambda reader, call: MultiplyAdd(*(reader.value(argument) for argument in call.args)),
+}
+_ARGUMENTS: dict[str, Callable[[_Reader, ast.Call], Argument]] = {
+    "registers": lambda reader, call: Registers(*reader.buffer_and_index(call), _integer(call.args[2])),
+    "address": lambda reader, call: Address(*reader.buffer_and_index(call)),
+    "descriptor": _Reader.descriptor,
+    "map": lambda reader, call: reader.maps[ast.unparse(call.args[0])],
+    "numbers": _Reader.numbers,
+    "index": _Reader.first_index,
 }

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from convloom.expr import Expr
+from convloom.ir.arguments import argument_expressions, map_argument, place_argument
 from convloom.ir.ops import (
-    Argument,
     Binary,
     Buffer,
     Convert,
@@ -62,20 +62,14 @@ def _map_statement(statement: Statement, on_expr: ExprMap) -> Statement:
         case For():
             return replace(statement, extent=on_expr(statement.extent), body=map_statements(statement.body, on_expr))
         case Instruct():
-            return replace(statement, arguments=_map_arguments(statement.arguments, on_expr))
+            arguments = tuple((name, map_argument(item, on_expr)) for name, item in statement.arguments)
+            return replace(statement, arguments=arguments)
         case If():
             return replace(
                 statement, condition=on_expr(statement.condition), body=map_statements(statement.body, on_expr)
             )
         case _:
             return statement
-
-
-def _map_arguments(arguments: tuple[tuple[str, Argument], ...], on_expr: ExprMap) -> tuple[tuple[str, Argument], ...]:
-    return tuple(
-        (name, on_expr(item) if isinstance(item, Expr) else replace(item, index=on_expr(item.index)))
-        for name, item in arguments
-    )
 
 
 def values_in(value: Value) -> Iterator[Value]:
@@ -124,7 +118,8 @@ def statement_expressions(statement: Statement) -> Iterator[Expr]:
         case If():
             yield statement.condition
         case Instruct():
-            yield from (item if isinstance(item, Expr) else item.index for _, item in statement.arguments)
+            for _, item in statement.arguments:
+                yield from argument_expressions(item)
         case _:
             pass
     for value in statement_values(statement):
@@ -152,20 +147,12 @@ def _map_statement_buffers(statement: Statement, place: Place) -> Statement:
             value = statement.value if isinstance(statement.value, Expr) else _moved(statement.value, place)
             return replace(statement, buffer=buffer, index=index, value=value)
         case Instruct():
-            return replace(
-                statement, arguments=tuple((name, _placed(item, place)) for name, item in statement.arguments)
-            )
+            arguments = tuple((name, place_argument(item, place)) for name, item in statement.arguments)
+            return replace(statement, arguments=arguments)
         case For() | If():
             return replace(statement, body=map_buffers(statement.body, place))
         case _:
             return statement
-
-
-def _placed(item: Argument, place: Place) -> Argument:
-    if isinstance(item, Expr):
-        return item
-    buffer, index = place(item.buffer, item.index)
-    return replace(item, buffer=buffer, index=index)
 
 
 def _moved(value: Value, place: Place) -> Value:

@@ -14,14 +14,20 @@ def shared_offsets(kernel: Kernel) -> dict[Buffer, int]:
     end = 0
     for statement in statements_in(kernel.body):
         if isinstance(statement, Allocate) and statement.buffer.scope is Scope.SHARED:
-            offsets[statement.buffer] = end
-            end += _padded(statement.buffer)
+            buffer = statement.buffer
+            offsets[buffer] = -(-end // max(buffer.alignment, _ALIGNMENT)) * max(buffer.alignment, _ALIGNMENT)
+            end = offsets[buffer] + _padded(buffer)
     return offsets
 
 
 def shared_bytes(kernel: Kernel) -> int:
     """Bytes of shared memory that a block needs."""
-    return sum(_padded(buffer) for buffer in shared_offsets(kernel))
+    return max((offset + _padded(buffer) for buffer, offset in shared_offsets(kernel).items()), default=0)
+
+
+def shared_alignment(kernel: Kernel) -> int:
+    """Bytes that the common space must be aligned to."""
+    return max((buffer.alignment for buffer in shared_offsets(kernel)), default=_ALIGNMENT) or _ALIGNMENT
 
 
 def _padded(buffer: Buffer) -> int:

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from convloom.dtypes import DType
 from convloom.expr import Expr, free_symbols, to_text
+from convloom.ir.map_text import map_text
 from convloom.ir.ops import (
     Address,
     Allocate,
@@ -35,13 +36,16 @@ from convloom.ir.ops import (
     Comment,
     Constant,
     Convert,
+    Descriptor,
     For,
     If,
     Instruct,
     Kernel,
     LaunchScalar,
     Let,
+    MapParameter,
     MultiplyAdd,
+    Numbers,
     Parameter,
     Read,
     Registers,
@@ -63,9 +67,11 @@ def kernel_text(kernel: Kernel) -> str:
     lines = [
         f"kernel {kernel.name}",
         f"threads {kernel.threads}",
+        *([f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []),
         f"index {kernel.index_bits}",
         *(f"size {named(symbol)}" for symbol in _free_sizes(kernel)),
         *(f"{'result' if buffer.written else 'buffer'} {buffer.name} {buffer.dtype}" for buffer in kernel.buffers),
+        *(map_text(item) for item in kernel.maps),
         *(f"table {t.name} = {', '.join(map(str, t.values))}" for t in constant_tables(kernel)),
         *(_scalar(scalar, kernel) for scalar in kernel.scalars),
         f"blocks {to_text(kernel.blocks)}",
@@ -90,6 +96,9 @@ def _free_sizes(kernel: Kernel) -> list[Expr]:
     for scalar in kernel.scalars:
         if isinstance(scalar.value, Expr):
             found |= free_symbols(scalar.value)
+    for item in kernel.maps:
+        for expression in (*item.sizes, *item.strides, item.offset):
+            found |= free_symbols(expression)
     for statement in statements_in(kernel.body):
         for expression in statement_expressions(statement):
             found |= {symbol for symbol in free_symbols(expression) if symbol.name not in arguments}
@@ -149,13 +158,22 @@ def _argument(item: Argument) -> str:
             return f"registers({item.buffer.name}, {to_text(item.index)}, {item.count})"
         case Address():
             return f"address({item.buffer.name}, {to_text(item.index)})"
+        case Descriptor():
+            swizzle = item.swizzle.value
+            place = f"{item.buffer.name}, {to_text(item.index)}"
+            return f"descriptor({place}, {item.leading}, {item.stride}, {swizzle})"
+        case MapParameter():
+            return f"map({item.name})"
+        case Numbers():
+            return f"numbers({', '.join(map(to_text, item.values))})"
         case Expr():
             return f"index({to_text(item)})"
 
 
 def _declared(buffer: Buffer) -> str:
     lanes = f"x{buffer.lanes}" if buffer.lanes > 1 else ""
-    return f"{buffer.name} {buffer.dtype or 'index'}{lanes}[{buffer.size}]"
+    aligned = f" align {buffer.alignment}" if buffer.alignment else ""
+    return f"{buffer.name} {buffer.dtype or 'index'}{lanes}[{buffer.size}]{aligned}"
 
 
 def _either(value: Expr | Value) -> str:

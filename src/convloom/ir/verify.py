@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from convloom.dtypes import F32, F64, S32
 from convloom.errors import InternalError
 from convloom.expr import Expr, Op, bounds, free_symbols
+from convloom.ir.arguments import argument_buffer
 from convloom.ir.ops import (
+    Address,
     Allocate,
     Barrier,
     Binary,
     Buffer,
+    Descriptor,
     For,
     If,
     Instruct,
@@ -93,7 +96,8 @@ def _unallocated(body: Body, known: frozenset[Buffer]) -> Iterator[str]:
 
 def _touched(statement: Statement) -> Iterator[Buffer]:
     if isinstance(statement, Instruct):
-        yield from (item.buffer for _, item in statement.arguments if not isinstance(item, Expr))
+        buffers = (argument_buffer(item) for _, item in statement.arguments)
+        yield from (buffer for buffer in buffers if buffer is not None)
     if isinstance(statement, Write):
         yield statement.buffer
     for value in statement_values(statement):
@@ -135,7 +139,7 @@ def _local_accesses(statement: Statement) -> Iterator[tuple[Buffer, Expr, int]]:
     local = (Scope.SHARED, Scope.REGISTER, Scope.CONSTANT)
     if isinstance(statement, Instruct):
         for _, item in statement.arguments:
-            if not isinstance(item, Expr) and item.buffer.scope in local:
+            if isinstance(item, Registers | Address | Descriptor) and item.buffer.scope in local:
                 yield item.buffer, item.index, item.count if isinstance(item, Registers) else 1
     if isinstance(statement, Write) and statement.buffer.scope in local:
         lanes = 1 if isinstance(statement.value, Expr) else value_type(statement.value).lanes

@@ -6,10 +6,10 @@ from functools import cache
 from types import MappingProxyType
 
 from convloom.errors import UnsupportedTarget
-from convloom.target import generic, nvidia_sm80, nvidia_sm90, nvidia_tma, nvidia_wgmma
+from convloom.target import generic, nvidia_atomics, nvidia_sm80, nvidia_sm90, nvidia_tma, nvidia_wgmma
 from convloom.target.instruction import Capability, Family, Instruction, Vendor
 
-_FILES = (generic.ROWS, nvidia_sm80.ROWS, nvidia_sm90.ROWS, nvidia_tma.ROWS)
+_FILES = (generic.ROWS, nvidia_sm80.ROWS, nvidia_sm90.ROWS, nvidia_tma.ROWS, nvidia_atomics.ROWS)
 
 
 EVERY_ROW = "interpret"

@@ -60,6 +60,7 @@ class Family(Enum):
     TENSOR_STORE = "tensor-store"
     BARRIER = "barrier"
     FENCE = "fence"
+    ATOMIC = "atomic"  # indivisible updates, and accesses that order threads of different blocks
     REGISTER_BUDGET = "register-budget"
 
 
@@ -101,6 +102,11 @@ class Ordering(Enum):
     WAIT_READ = "wait read"  # until at most `pending` groups still read their source
     FENCE_PROXY = "fence proxy"  # generic accesses before it, async ones after it
     FENCE_REGISTERS = "fence registers"  # register writes before it, asynchronous multiplies after it
+    AWAIT = "await"  # repeats until the semantics' extra result `done` is true; then acquires
+    ACQUIRE = "acquire"  # of an atomic access: sees what was released to its address
+    RELEASE = "release"
+    ACQUIRE_RELEASE = "acquire release"
+    FENCE_THREADS = "fence threads"  # makes relaxed atomic accesses around it acquire and release
     FENCE_BARRIER_INIT = "fence barrier init"  # barrier initialisations before it, uses by other threads after it
 
 

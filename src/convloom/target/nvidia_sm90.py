@@ -81,6 +81,10 @@ def _test(execution: Execution) -> dict[str, Array]:
     return {"d": passed(words, execution.number("parity"))[..., None].astype(Register.B32.word)}
 
 
+def _await(execution: Execution) -> dict[str, Array]:
+    return {"done": _test(execution)["d"][..., 0] != 0}
+
+
 def _barrier_row(
     name: str,
     text: str,
@@ -88,6 +92,7 @@ def _barrier_row(
     meaning: str,
     operands: tuple[Operand, ...] = (),
     space: Space = Space.SHARED,
+    ordering: Ordering = Ordering.NONE,
 ) -> Instruction:
     written = tuple(operand for operand in operands if operand.direction is Direction.OUT)
     read = tuple(operand for operand in operands if operand.direction is Direction.IN)
@@ -101,12 +106,16 @@ def _barrier_row(
         semantics=semantics,
         constraints=(Constraint("barrier", Rule.MULTIPLE, (8,)),),
         out_of_bounds=OutOfBounds.FAULT,
+        ordering=ordering,
         meaning=meaning,
     )
 
 
 _TRY_WAIT = (
     "{ .reg .pred done; mbarrier.try_wait.parity.shared::cta.b64 done, [$barrier], $parity; selp.u32 $d, 1, 0, done; }"
+)
+_WAIT = (
+    "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$barrier], $parity; @!done bra again; }"
 )
 _DONE = Operand("d", Direction.OUT)
 
@@ -159,6 +168,14 @@ _BARRIERS = (
         "d := 1 if the phase with this parity is over, else 0, after some time of waiting: call it in a loop. Acquires "
         "what was released by the arrivals of that phase.",
         (_DONE, _PARITY),
+    ),
+    _barrier_row(
+        "mbarrier.wait.parity",
+        _WAIT,
+        _await,
+        "Waits until the phase with this parity is over, and acquires what its arrivals released.",
+        (_PARITY,),
+        ordering=Ordering.AWAIT,
     ),
 )
 

@@ -62,12 +62,16 @@ _SIGNS = (1, -1)
 _ORIENTATIONS = tuple(major.value for major in Major)
 
 
-@cache
 def wgmma(n: int, a_type: DType, b_type: DType, a_in_registers: bool = False) -> Instruction:
     """The row of one width and pair of types, with A from shared memory or from registers.
 
     Raises IllegalProblem for a width or pair of types that the hardware lacks.
     """
+    return _wgmma(n, a_type, b_type, a_in_registers)
+
+
+@cache
+def _wgmma(n: int, a_type: DType, b_type: DType, a_in_registers: bool) -> Instruction:
     d_type = next((d for a, b, d in _PAIRS if (a, b) == (a_type, b_type)), None)
     widths = _INTEGER_WIDTHS if d_type == S32 else _FLOAT_WIDTHS
     if d_type is None or n not in widths:

@@ -11,6 +11,7 @@ import numpy as np
 
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
+from convloom.ir.interpret.order import Use
 from convloom.ir.interpret.memory import Array, Bools, GlobalMemory, Ints, SharedMemory
 from convloom.ir.ops import Buffer, Scope
 
@@ -150,6 +151,9 @@ def note_race(
 
     `told` False: the access is noted for later ones, and is no fault itself.
     """
+    if chunk.order is not None:
+        chunk.order.note_shared(buffer, places, taken, Use.WRITE if written else Use.READ)
+        return
     memory, subject = chunk.shared[buffer.name], f"shared {buffer.name}"
     flying = memory.flying(places) if told else None
     if flying is not None and flying.any():
@@ -186,7 +190,9 @@ def read_global(chunk: Chunk, buffer: Buffer, index: Any, lanes: int, taken: Boo
         unknown = ~memory.known[places]
         if unknown.any():
             report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, indices)
-    if memory.owners is not None:
+    if chunk.order is not None:
+        chunk.order.note_global(buffer, places, indices, taken, Use.READ)
+    elif memory.owners is not None:
         _check_global_race(chunk, memory.owners, subject, places, indices, taken, written=False)
     count_access(chunk, buffer, indices, taken)
     return memory.values[places]
@@ -200,7 +206,9 @@ def write_global(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken:
         return
     shape = (len(values), *chunk.shape)
     places = np.broadcast_to(indices + memory.origin, shape)
-    if memory.owners is not None:
+    if chunk.order is not None:
+        chunk.order.note_global(buffer, places, indices, taken, Use.WRITE)
+    elif memory.owners is not None:
         _check_global_race(chunk, memory.owners, subject, places, indices, taken, written=True)
     count_access(chunk, buffer, indices, taken, written=True)
     values = np.broadcast_to(values, shape)
@@ -225,7 +233,9 @@ def add_global(chunk: Chunk, buffer: Buffer, index: Any, values: Array, taken: B
         unknown = ~memory.known[places]
         if unknown.any():
             report_lanes(chunk, FindingKind.UNINITIALISED, subject, unknown, taken, indices)
-    if memory.owners is not None:
+    if chunk.order is not None:
+        chunk.order.note_global(buffer, places, indices, taken, Use.UPDATE)
+    elif memory.owners is not None:
         conflict = np.zeros(shape, np.bool_)
         conflict[kept] = memory.owners.add(places[kept])
         if conflict.any():

@@ -16,6 +16,7 @@ from convloom.ir.interpret.flights import Copies
 from convloom.ir.interpret.index_code import INT32, IndexMath
 from convloom.ir.interpret.memory import Array, Bools, GlobalMemory, Ints, LocalMemory, SharedMemory
 from convloom.ir.interpret.options import Options
+from convloom.ir.interpret.order import Order
 from convloom.ir.ops import Buffer, Kernel, Scope, Statement
 from convloom.ir.text import statement_text
 
@@ -51,6 +52,7 @@ class Chunk:
     allocations: dict[str, int] = field(default_factory=dict[str, int])
     path: str = ""
     statement: Statement | None = None
+    order: Order | None = None  # None: barriers of whole blocks are all that orders threads
     threads: Ints = field(init=False)  # (threads, 1)
     math: IndexMath = field(init=False)
     copies: Copies = field(init=False)
@@ -62,7 +64,8 @@ class Chunk:
         seed = (self.launch.options.seed, self.blocks.start, self.group.start)
         self.copies = Copies(np.zeros(self.shape, np.int64), np.random.default_rng(seed))
         self.names["tid"] = self.threads
-        self.names["bid"] = np.arange(self.blocks.start, self.blocks.stop, dtype=np.int64)[None, :]
+        numbers = np.arange(self.blocks.start, self.blocks.stop, dtype=np.int64)[None, :]
+        self.names["bid"] = self.blocks.start if len(self.blocks) == 1 else numbers
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -126,6 +129,9 @@ class Chunk:
 
         Shared memory is there once for all groups: the first one that comes allocates.
         """
+        if self.order is not None and buffer.scope is Scope.SHARED:
+            self.shared[buffer.name] = self.order.shared_memory(buffer)
+            return
         times = self.allocations[buffer.name] = self.allocations.get(buffer.name, 0) + 1
         known = (self.shared if buffer.scope is Scope.SHARED else self.registers).get(buffer.name)
         if isinstance(known, SharedMemory):

@@ -24,6 +24,9 @@ class FindingKind(Enum):
     MISALIGNED = "misaligned vector access"
     BROKEN_RULE = "instruction whose rule is broken"
     PARTIAL_GROUP = "instruction not executed by all lanes of its group"
+    DEADLOCK = "threads wait for what nobody will do"
+    UNFENCED = "fence missing between ordinary and asynchronous access"
+    UNFINISHED = "asynchronous operation that nobody waited for"
     BROKEN_FACT = "value outside the facts of its name"
 
 

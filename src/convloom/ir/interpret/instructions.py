@@ -7,20 +7,23 @@ What a row does to order (groups of copies) is done here; data is the row's own 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from convloom.errors import IllegalProblem, InternalError, NotYetSupported
+from convloom.expr import Expr
 from convloom.ir.interpret.access import read_global, read_shared, write_global, write_shared, zeroed
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.copies import commit, issue, wait
 from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.registers import read_register, write_register
-from convloom.ir.ops import Address, Argument, Buffer, Instruct, Registers, Scope
+from convloom.ir.ops import Address, Argument, Buffer, Descriptor, Instruct, MapParameter, Numbers, Registers, Scope
+from convloom.target.group_multiply import MatrixDescriptor
 from convloom.target.instruction import Completion, Direction, Instruction, OperandKind, Ordering
 from convloom.target.memory import Space
+from convloom.target.tensor_map import TensorMap
 
 _SPACE_STEP = 1 << 40  # between the made-up addresses of two global buffers
 _SCOPES = {Space.SHARED: Scope.SHARED, Space.GLOBAL: Scope.GLOBAL}
@@ -31,14 +34,14 @@ def execute(chunk: Chunk, statement: Instruct) -> None:
     row, arguments = statement.row, dict(statement.arguments)
     memory = ChunkMemory(chunk, row)
     values = {
-        name: _value(chunk, memory, row, name, item)
+        name: operand_value(chunk, memory, row, name, item)
         for name, item in arguments.items()
         if row.operand(name).direction is not Direction.OUT
     }
-    active = None if chunk.active is None else _grouped(chunk, row, np.broadcast_to(chunk.active, chunk.shape)[None])
+    active = None if chunk.active is None else grouped(chunk, row, np.broadcast_to(chunk.active, chunk.shape)[None])
     active = None if active is None else active[..., 0]
     if row.lanes > 1 and active is not None:
-        _check_whole_groups(chunk, row, active)
+        check_whole_groups(chunk, row, active)
     if chunk.launch.counts is not None:
         threads, blocks = chunk.shape
         whole = active is None
@@ -50,11 +53,12 @@ def execute(chunk: Chunk, statement: Instruct) -> None:
         chunk.report(FindingKind.BROKEN_RULE, row.name, np.True_, 0)
         return
     for name, words in results.items():
-        _store(chunk, arguments[name], words)
+        store(chunk, arguments[name], words)
     _order(chunk, row, values)
 
 
-def _check_whole_groups(chunk: Chunk, row: Instruction, active: Array) -> None:
+def check_whole_groups(chunk: Chunk, row: Instruction, active: Array) -> None:
+    """Reports groups of lanes of which only a part executes the row."""
     partial = active.any(axis=-1) & ~active.all(axis=-1)
     if partial.any():
         threads, blocks = chunk.shape
@@ -78,7 +82,7 @@ def _order(chunk: Chunk, row: Instruction, values: dict[str, Any]) -> None:
             )
 
 
-def _grouped(chunk: Chunk, row: Instruction, values: Array) -> Array:
+def grouped(chunk: Chunk, row: Instruction, values: Array) -> Array:
     """(registers, threads, blocks) -> (blocks, subgroups, lanes, registers); of one lane: (blocks, threads, ..)."""
     threads, blocks = chunk.shape
     whole = np.broadcast_to(values, (len(values), threads, blocks)).transpose(2, 1, 0)
@@ -87,23 +91,46 @@ def _grouped(chunk: Chunk, row: Instruction, values: Array) -> Array:
     return whole.reshape(blocks, threads // row.lanes, row.lanes, len(values))
 
 
-def _value(chunk: Chunk, memory: ChunkMemory, row: Instruction, name: str, item: Argument) -> Any:
+class Spaces(Protocol):
+    """Where buffers and maps are, for the operands of rows."""
+
+    def base(self, buffer: Buffer) -> int:
+        """The byte address of a buffer's number 0."""
+        ...
+
+    def tensor_map(self, name: str) -> TensorMap:
+        """A map of the kernel."""
+        ...
+
+
+def operand_value(chunk: Chunk, memory: Spaces, row: Instruction, name: str, item: Argument) -> Any:
+    """An operand as `Instruction.execute` takes it."""
     operand = row.operand(name)
-    if isinstance(item, Registers):
-        held = read_register(chunk, item.buffer, chunk.index(item.index), item.count)
-        words = np.ascontiguousarray(held).view(np.dtype(f"u{held.dtype.itemsize}"))
-        return np.ascontiguousarray(_grouped(chunk, row, words))
-    if isinstance(item, Address):
-        number = memory.base(item.buffer) + np.asarray(chunk.index(item.index), np.int64) * item_bytes(item.buffer)
-    else:
-        number = chunk.index(item)
-        if operand.kind is OperandKind.IMMEDIATE:
-            return int(number)
-    spread = np.broadcast_to(np.asarray(number, np.int64), chunk.shape)[None]
-    return np.ascontiguousarray(_grouped(chunk, row, spread)).astype(operand.register.word)
+    match item:
+        case Registers():
+            held = read_register(chunk, item.buffer, chunk.index(item.index), item.count)
+            words = np.ascontiguousarray(held).view(np.dtype(f"u{held.dtype.itemsize}"))
+            return np.ascontiguousarray(grouped(chunk, row, words)).astype(operand.register.word, copy=False)
+        case MapParameter():
+            return memory.tensor_map(item.name)
+        case Address() | Descriptor():
+            numbers = [memory.base(item.buffer) + np.asarray(chunk.index(item.index), np.int64) * item_bytes(item.buffer)]
+            if isinstance(item, Descriptor):
+                bits = MatrixDescriptor(0, item.leading, item.stride, item.swizzle).encode()
+                numbers = [(numbers[0] >> 4 & 0x3FFF).astype(np.uint64) | np.uint64(bits)]
+        case Numbers():
+            numbers = [np.asarray(chunk.index(value), np.int64) for value in item.values]
+        case Expr():
+            number = chunk.index(item)
+            if operand.kind is OperandKind.IMMEDIATE:
+                return int(number)
+            numbers = [np.asarray(number, np.int64)]
+    spread = np.stack([np.broadcast_to(number, chunk.shape) for number in numbers])
+    return np.ascontiguousarray(grouped(chunk, row, spread)).astype(operand.register.word)
 
 
-def _store(chunk: Chunk, item: Argument, words: Array) -> None:
+def store(chunk: Chunk, item: Argument, words: Array) -> None:
+    """Writes an instruction's result to its registers."""
     if not isinstance(item, Registers):
         raise InternalError(f"an instruction writes registers; got {item!r}; report this")
     threads, blocks = chunk.shape
@@ -133,6 +160,10 @@ class ChunkMemory:
         if buffer not in known:
             known.append(buffer)
         return known.index(buffer) * _SPACE_STEP
+
+    def tensor_map(self, name: str) -> TensorMap:
+        """See `Spaces`; kernels with maps are run in order."""
+        raise InternalError(f"a kernel with tensor maps runs in order; got map {name}; report this")
 
     def load(self, space: Space, addresses: Array, nbytes: int, active: Bools | None = None) -> Array:
         """See `target.memory.Memory`."""

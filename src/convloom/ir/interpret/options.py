@@ -21,7 +21,8 @@ class Options:
     `chunk_threads`: threads that run at a time (whole blocks). `group_threads`: threads of a block that advance
     together from barrier to barrier, in an order of groups that `seed` decides; 0: the whole block. `alignment`: bytes
     that a vector access of that many bytes or more is aligned to. `landing`: of asynchronous copies. `counted`:
-    whether to count (see `counts`).
+    whether to count (see `counts`). `multiprocessors`: blocks that are present at a time, where they are ordered by
+    more than barriers; `clocks`: order all kernels that way.
     """
 
     races: bool = True
@@ -33,3 +34,5 @@ class Options:
     alignment: int = 16
     landing: Landing = Landing.LATEST
     seed: int = 0
+    multiprocessors: int = 2
+    clocks: bool = False

@@ -15,6 +15,8 @@ from convloom.ir.ops import Buffer
 
 def read_register(chunk: Chunk, buffer: Buffer, index: Any, lanes: int) -> Array:
     """Values of shape (lanes, threads, blocks)."""
+    if chunk.order is not None:
+        chunk.order.touch_registers(buffer, index, lanes)
     memory, subject = chunk.registers[buffer.name], f"register {buffer.name}"
     if isinstance(index, int) and 0 <= index <= memory.size - lanes:
         if chunk.launch.options.known and not memory.knowledge.complete[index : index + lanes].all():
@@ -41,6 +43,8 @@ def write_register(chunk: Chunk, buffer: Buffer, index: Any, values: Array, take
     """Stores values of shape (lanes, threads, blocks), axes of 1 broadcast."""
     memory, subject = chunk.registers[buffer.name], f"register {buffer.name}"
     lanes = len(values)
+    if chunk.order is not None:
+        chunk.order.touch_registers(buffer, index, lanes)
     if isinstance(index, int) and 0 <= index <= memory.size - lanes:
         part = slice(index, index + lanes)
         if taken is None:

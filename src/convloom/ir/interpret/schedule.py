@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convloom.errors import InternalError
 from convloom.ir.interpret.chunk import Chunk, Launch
 from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Bools, SharedMemory
+from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.statements import Arrival, run_body
 
 
@@ -33,6 +35,8 @@ class _Group:
         except StopIteration:
             self.ended = True
             return
+        if isinstance(arrival, Pause):
+            raise InternalError("a chunk without an order pauses at barriers of its block only; report this")
         self.arrived = np.broadcast_to(np.True_ if arrival is None else arrival, self.chunk.shape)
 
 

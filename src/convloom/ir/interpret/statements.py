@@ -18,6 +18,7 @@ from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.instructions import execute
 from convloom.ir.interpret.memory import Array, Bools
+from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.registers import write_register
 from convloom.ir.interpret.values import evaluate, read
 from convloom.ir.ops import (
@@ -34,8 +35,8 @@ from convloom.ir.ops import (
     Write,
 )
 
-Arrival = Bools | None
-"""The threads that arrive at a barrier; None: all of the chunk."""
+Arrival = Bools | None | Pause
+"""The threads that arrive at a barrier (None: all of the chunk), or a point of another order."""
 
 
 def run_body(chunk: Chunk, body: tuple[Statement, ...], path: str = "body") -> Iterator[Arrival]:
@@ -49,8 +50,12 @@ def run_body(chunk: Chunk, body: tuple[Statement, ...], path: str = "body") -> I
             case If():
                 condition = chunk.index(statement.condition) != 0
                 yield from _masked(chunk, condition, statement.body, here)
+            case Barrier() if chunk.order is not None:
+                yield from chunk.order.barrier()
             case Barrier():
                 yield chunk.active
+            case Instruct() if chunk.order is not None:
+                yield from chunk.order.execute(statement)
             case _:
                 _run(chunk, statement)
 
