@@ -50,6 +50,22 @@ FAULTS = {
         ("shared s f32[8]\nadd s[tid] = const(0.0, f32, 1)", "an atomic addition needs a result of f32, f64 or s32"),
         ("add a[tid] = const(0.0, f32, 1)", "a is f32"),
     ],
+    rules.check_instruction_arguments: [
+        ("do bar.sync (barrier=index(1))", "bar.sync takes barrier, threads; got barrier"),
+        ("do bar.sync (barrier=index(tid), threads=index(32))", "barrier of bar.sync must be a constant; got tid"),
+        (
+            "shared s f32[8]\ndo st.release.b32 (address=address(s, 0), value=index(1))",
+            "address of st.release.b32 must lie in global memory; s does not",
+        ),
+        (
+            "register r s32[2]\ndo ld.acquire.b32 (d=registers(r, 0, 2), address=address(c, 0))",
+            "d of ld.acquire.b32 takes 1 registers or numbers; got 2",
+        ),
+        (
+            "register r s32[2]\ndo prefetch.tensormap (map=address(c, 0))",
+            "map of prefetch.tensormap must be one of MapParameter; got Address",
+        ),
+    ],
     rules.check_unrolled_constant: [
         ("for i[0,7] < tid unrolled\n  write c[i] = const(0.0, f32, 1)", "needs a constant extent; got tid"),
     ],

@@ -14,9 +14,11 @@ from convloom.emit.helpers import (
     index_helpers,
     vector_name,
 )
-from convloom.ir.ops import Kernel, Scope
+from convloom.ir.ops import Instruct, Kernel, Scope
+from convloom.ir.rewrite import statements_in
 from convloom.ir.shared_space import shared_alignment, shared_offsets
 from convloom.ir.tables import constant_tables
+from convloom.target.instruction import Family
 
 _SCALARS = {
     "f64": "double",
@@ -86,7 +88,7 @@ def print_cuda(kernel: Kernel) -> str:
     body = printer.body(kernel.body)
     parameters = parameter_text(kernel, buffer="{const}{type} *__restrict__ {name}", integer="long long")
     cluster = f"__cluster_dims__({kernel.cluster}, 1, 1) " if kernel.cluster > 1 else ""
-    head = f'extern "C" __global__ void {cluster}__launch_bounds__({kernel.threads}) {kernel.name}({parameters})'
+    head = f'extern "C" __global__ void {cluster}__launch_bounds__({_bounds(kernel)}) {kernel.name}({parameters})'
     parts = [
         f"// {kernel.name}: {kernel.threads} threads a block",
         f"typedef {'int' if kernel.index_bits == 32 else 'long long'} index_t;",
@@ -99,6 +101,13 @@ def print_cuda(kernel: Kernel) -> str:
         f"{head} {{\n  const index_t bid = blockIdx.x;\n  const index_t tid = threadIdx.x;\n{body}\n}}\n",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _bounds(kernel: Kernel) -> str:
+    """Register budgets are moved between warpgroups only where the number at entry is known: of one block."""
+    rows = (statement.row for statement in statements_in(kernel.body) if isinstance(statement, Instruct))
+    moved = any(row.family is Family.REGISTER_BUDGET for row in rows)
+    return f"{kernel.threads}, 1" if moved else str(kernel.threads)
 
 
 def _table_space(kernel: Kernel) -> str:

@@ -1,7 +1,7 @@
 """The text form of tensor maps as kernel parameters, and back.
 
-    map in = tiled(a, sizes=(64, m), strides=(128,), steps=(1, 1), box=(64, 128), swizzle=128, offset=0)
-    map in = columns(a, sizes=.., strides=.., steps=.., lower=.., upper=.., channels=64, pixels=128, swizzle=128, offset=0)
+map in = tiled(a, sizes=(64, m), strides=(128,), steps=(1, 1), box=(64, 128), swizzle=128, offset=0)
+map in = columns(a, sizes=.., strides=.., steps=.., lower=.., upper=.., channels=64, pixels=128, swizzle=128, offset=0)
 """
 
 from __future__ import annotations

@@ -41,6 +41,9 @@ class Buffer:
     alignment: int = 0
 
 
+_ZERO = const(0)
+
+
 @dataclass(frozen=True, slots=True)
 class MapParameter:
     """A tensor map of a GLOBAL buffer as a kernel parameter: the host makes it for each launch.
@@ -61,7 +64,7 @@ class MapParameter:
     upper: tuple[int, ...] = ()
     channels: int = 0
     pixels: int = 0
-    offset: Expr = const(0)
+    offset: Expr = _ZERO
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

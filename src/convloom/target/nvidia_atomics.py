@@ -1,6 +1,6 @@
 """Rows of NVIDIA's indivisible updates and of the accesses that order threads of different blocks.
 
-Source: NVIDIA, PTX ISA, "atom", "red", "ld", "st", "fence" and "Memory Consistency Model". All have the scope of the GPU.
+Source: NVIDIA, PTX ISA, "atom", "red", "ld", "st", "fence" and "Memory Consistency Model". Their scope is the GPU.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 
+import ml_dtypes
 import numpy as np
 
 from convloom.artifact import Language
@@ -12,7 +13,7 @@ from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, U8
 from convloom.target.asm_text import statement
 from convloom.target.catalogue import all_rows, row_named
 from convloom.target.group_multiply import MatrixDescriptor
-from convloom.target.instruction import Family, Instruction
+from convloom.target.instruction import Family, Instruction, Ordering
 from convloom.target.lane_map import to_lanes
 from convloom.target.multiply import fragment_matrix
 from convloom.target.number_format import TF32
@@ -109,6 +110,30 @@ def vector_access(row: Instruction, rng: np.random.Generator) -> Case:
         values, memory = {"address": words(address)}, {"shared": content}
     if row.family is Family.STORE:
         values["a"] = rng.integers(0, 2**32, (BLOCKS, 32, row.operand("a").registers), dtype=np.uint32)
+    return Case(row, values, **memory)
+
+
+_ADDED = {"s32": np.int32, "f32": np.float32, "f64": np.float64, "f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
+
+
+def atomic_access(row: Instruction, rng: np.random.Generator) -> Case:
+    """Every lane at a place of its own: small whole numbers are added exactly."""
+    kind = next((_ADDED[part] for part in row.name.split(".") if part in _ADDED), np.int32)
+    width = 8 if kind is np.float64 else 4
+    count = width // np.dtype(kind).itemsize
+
+    def numbers(shape) -> np.ndarray:
+        return rng.integers(-50, 50, (*shape, count)).astype(kind).view(f"u{width}")
+
+    address = np.stack([rng.permutation(32) * width for _ in range(BLOCKS)])
+    content = np.ascontiguousarray(numbers((BLOCKS, 32))).view(np.uint8).reshape(BLOCKS, -1)
+    if ".shared." in row.name:
+        values, memory = {"address": words(address)}, {"shared": content}
+    else:
+        address = (address + np.arange(BLOCKS)[:, None] * 32 * width)[..., None].astype(np.uint64)
+        values, memory = {"address": address}, {"global_bytes": content.reshape(-1)}
+    if any(operand.name == "value" for operand in row.operands):
+        values["value"] = numbers((BLOCKS, 32))
     return Case(row, values, **memory)
 
 
@@ -449,6 +474,8 @@ def warp_cases(seed: int = 1) -> Iterator[Case]:
     """Every row of the generic and the warp-level files."""
     rng = np.random.default_rng(seed)
     for row in all_rows().values():
+        if row.family is Family.ATOMIC and row.ordering is not Ordering.AWAIT:
+            yield atomic_access(row, rng)
         if row.family in _BY_FAMILY:
             yield _BY_FAMILY[row.family](row, rng)
         if row.family is Family.MATRIX_MULTIPLY and row.fragment("d").dtype.is_float:

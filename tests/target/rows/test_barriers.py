@@ -91,7 +91,10 @@ def test_advance_follows_counters(count, steps):
 def test_order_rows_name_their_groups_and_change_nothing():
     rows = [row for row in all_rows().values() if row.ordering is not Ordering.NONE]
     assert {row.ordering for row in rows} == set(Ordering) - {Ordering.NONE}
+    accesses = (Family.ATOMIC, Family.BARRIER)  # those that order others beside what they do to memory
     for row in rows:
+        if row.family in accesses and any(operand.space is not None for operand in row.operands):
+            continue
         numbers = {operand.name: 0 for operand in row.operands} | {"threads": 64}
         assert row.execute(numbers) == {}
         assert row.meaning

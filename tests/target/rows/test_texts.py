@@ -39,7 +39,7 @@ def test_one_instruction_kernels_compile(compiler, case):
     assert binary.payload
 
 
-NUMBERS = {"pending": "1", "barrier": "2", "threads": "128", "registers": "40", "address": "16u", "rank": "1u"}
+NUMBERS = {"pending": "1", "barrier": "2", "threads": "128", "registers": "40", "rank": "1u"}
 
 
 def expression(operand):
@@ -47,6 +47,8 @@ def expression(operand):
         return NUMBERS[operand.name]
     if operand.direction is Direction.OUT:
         return {Register.B32: "d", Register.B64: "wide"}[operand.register]
+    if operand.name == "address" and operand.register is Register.B32:
+        return "16u"
     return NUMBERS.get(operand.name, "0u") if operand.register is Register.B32 else "(unsigned long long)map"
 
 

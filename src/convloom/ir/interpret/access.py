@@ -11,8 +11,8 @@ import numpy as np
 
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
-from convloom.ir.interpret.order import Use
 from convloom.ir.interpret.memory import Array, Bools, GlobalMemory, Ints, SharedMemory
+from convloom.ir.interpret.order import Use
 from convloom.ir.ops import Buffer, Scope
 
 

@@ -114,7 +114,9 @@ def operand_value(chunk: Chunk, memory: Spaces, row: Instruction, name: str, ite
         case MapParameter():
             return memory.tensor_map(item.name)
         case Address() | Descriptor():
-            numbers = [memory.base(item.buffer) + np.asarray(chunk.index(item.index), np.int64) * item_bytes(item.buffer)]
+            numbers = [
+                memory.base(item.buffer) + np.asarray(chunk.index(item.index), np.int64) * item_bytes(item.buffer)
+            ]
             if isinstance(item, Descriptor):
                 bits = MatrixDescriptor(0, item.leading, item.stride, item.swizzle).encode()
                 numbers = [(numbers[0] >> 4 & 0x3FFF).astype(np.uint64) | np.uint64(bits)]

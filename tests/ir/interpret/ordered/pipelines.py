@@ -129,7 +129,7 @@ class _Writer:
         return row, ir.let("column", pair % columns * shape.block_n)
 
     def _ring(self, turn, step, lead):
-        """(stage, parity) of a step of a tile; `lead`: of the empty barriers, whose first phase is over at the start."""
+        """(stage, parity) of a step of a tile; `lead` 1: of empty barriers, whose first phase is over at once."""
         number = turn * self.steps + step
         stage = self.ir.let("stage", number % self.shape.stages)
         return stage, self.ir.let("parity", (number // self.shape.stages + lead) % 2)
@@ -138,7 +138,7 @@ class _Writer:
         self.ir.instruct(row_named("mbarrier.wait.parity"), barrier=Address(barrier, stage), parity=parity)
 
     def _produce(self):
-        ir, shape = self.ir, self.shape
+        ir = self.ir
         with ir.loop("turn", self._tiles()) as turn:
             row, column = self._place(turn)
             with ir.loop("step", self.steps) as step:
@@ -234,7 +234,10 @@ class _Writer:
         remote = ir.allocate(Buffer(ir.unique("remote"), B32, Scope.REGISTER, 1))
         for rank in range(self.shape.cluster):
             ir.instruct(
-                row_named("mapa"), d=Registers(remote, const(0), 1), address=Address(self.empty, stage), rank=const(rank)
+                row_named("mapa"),
+                d=Registers(remote, const(0), 1),
+                address=Address(self.empty, stage),
+                rank=const(rank),
             )
             ir.instruct(row_named("mbarrier.arrive.cluster"), barrier=Registers(remote, const(0), 1))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convloom.ir.interpret.ordered.run import run_ordered
 from convloom.ir.interpret.ordered.roles import needs_order
+from convloom.ir.interpret.ordered.run import run_ordered
 
 __all__ = ["needs_order", "run_ordered"]

@@ -59,7 +59,8 @@ class Toucher:
         places = pieces.reshape(-1)
         clocks = self.block.clocks
         if actors.together is not None:
-            view = View(*clocks[:, actors.together].min(axis=1, keepdims=True), np.zeros_like(whose), actors.asynchronous)
+            common = clocks[:, actors.together].min(axis=1, keepdims=True)
+            view = View(common[0], common[1], np.zeros_like(whose), actors.asynchronous)
         else:
             view = View(clocks[0], clocks[1], whose, actors.asynchronous)
         if actors.column is None:

@@ -22,6 +22,11 @@ def fitted(clocks: Array, width: int) -> Array:
     return np.concatenate([clocks, np.zeros((*clocks.shape[:-1], missing), clocks.dtype)], axis=-1)
 
 
+def byte_places(addresses: Array, nbytes: int) -> Array:
+    """The places of `nbytes` bytes from each address on: (n,) -> (n, nbytes)."""
+    return np.asarray(addresses[:, None] + np.arange(nbytes), np.int64)
+
+
 def joined(one: Clock, other: Clock) -> Clock:
     """What either has seen."""
     width = max(one.shape[-1], other.shape[-1])
@@ -99,10 +104,10 @@ class Block:
         """The threads' present numbers in their own columns."""
         return self.clocks[0, threads, self.own_columns(threads)]
 
-    def fit(self, width: int) -> None:
-        """Makes room for columns, with some to spare."""
+    def fit(self, width: int, spare: int = 0) -> None:
+        """Makes room for columns, and for some to spare where there is none."""
         if width > self.clocks.shape[-1]:
-            self.clocks = fitted(self.clocks, width + max(64, width // 4))
+            self.clocks = fitted(self.clocks, width + spare)
 
     def release(self, threads: Array) -> Clock:
         """What the threads have seen together; what they do from now on is no part of it."""
@@ -137,11 +142,11 @@ class Block:
 
     def load(self, addresses: Array, nbytes: int) -> tuple[Array, Bools]:
         """(bytes of shape (n, nbytes), whether each was written)."""
-        places = addresses[:, None] + np.arange(nbytes)
+        places = byte_places(addresses, nbytes)
         return self.bytes[places], self.known[places]
 
     def store(self, addresses: Array, data: Array) -> None:
         """Writes bytes of shape (n, nbytes)."""
-        places = addresses[:, None] + np.arange(data.shape[-1])
+        places = byte_places(addresses, data.shape[-1])
         self.bytes[places] = data
         self.known[places] = True

@@ -72,7 +72,7 @@ class _Reach:
 
     def _holds(self, condition: Expr) -> Bools:
         if not self._known(condition):
-            return np.True_
+            return np.ones(len(self.lanes), np.bool_)
         return np.asarray(self._math.evaluate(condition, self._names)) != 0
 
     def _widen(self, mask: Bools, lanes: int) -> None:

@@ -1,4 +1,4 @@
-"""The byte interface of instruction rows in an ordered launch: every access is checked, late effects are kept for later."""
+"""The byte interface of instruction rows in an ordered launch: accesses are checked, late effects kept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.order import Use
 from convloom.ir.interpret.ordered.accesses import Actors, Toucher
-from convloom.ir.interpret.ordered.block import Block, Transactions
+from convloom.ir.interpret.ordered.block import Block, Transactions, byte_places
 from convloom.ir.interpret.ordered.world import Deposit, Flight, World, finish, item_bytes, place_bytes
 from convloom.ir.ops import Buffer
-from convloom.target.instruction import Completion, Family, Instruction, Ordering
+from convloom.target.instruction import Completion, Family, Instruction
 from convloom.target.memory import Space
 from convloom.target.tensor_map import TensorMap
 from convloom.target.transaction_barrier import BarrierFault
@@ -119,7 +119,14 @@ class RowMemory:
         if not self.silent:
             known = target.known[self.world.starts[local[:, None] + np.arange(nbytes)]].all(axis=1)
             self.toucher.unknown(self._named(space), threads[~known], local[~known])
-            self.toucher.touch(target.shadow, target.pieces(local, nbytes), threads, self.read_actors or self.actors, Use.READ, self._named(space))
+            self.toucher.touch(
+                target.shadow,
+                target.pieces(local, nbytes),
+                threads,
+                self.read_actors or self.actors,
+                Use.READ,
+                self._named(space),
+            )
         return data
 
     def _loaded_global(self, addresses: Array, threads: Array, nbytes: int) -> Array:
@@ -134,7 +141,9 @@ class RowMemory:
                 self.toucher.unknown(f"global {name}", threads[~known], first[~known])
             if name in self.world.shadows:
                 use = Use.UPDATE if self.row.family is Family.ATOMIC else Use.READ
-                self.toucher.touch(self.world.shadows[name], elements, threads, self.read_actors or self.actors, use, f"global {name}")
+                self.toucher.touch(
+                    self.world.shadows[name], elements, threads, self.read_actors or self.actors, use, f"global {name}"
+                )
             if self.row.family is Family.ATOMIC:
                 self._synchronise(name, first, threads)
         return raw[places]
@@ -153,7 +162,7 @@ class RowMemory:
             name, memory, first = self.world.global_place(addresses)
             first = self.toucher.inside_global(name, memory, first, threads, nbytes)
             item = memory.values.itemsize
-            pieces = (first[:, None] + np.arange(0, nbytes, item)) // item
+            pieces = byte_places(first, nbytes)[:, ::item] // item
             use = Use.UPDATE if combine is not None or self.row.family is Family.ATOMIC else Use.WRITE
             if name in self.world.shadows:
                 self.toucher.touch(self.world.shadows[name], pieces, threads, self.actors, use, f"global {name}")
@@ -219,9 +228,7 @@ class RowMemory:
 
     # --- transaction barriers ---------------------------------------------------------------------------------------
 
-    def _barrier(
-        self, address: int, thread: int, operand: Array, combine: Callable[[Array, Array], Array]
-    ) -> None:
+    def _barrier(self, address: int, thread: int, operand: Array, combine: Callable[[Array, Array], Array]) -> None:
         """One thread's operation on a barrier, or a copy's count of its bytes."""
         here = np.array([address]), np.array([thread])
         found = self._target(Space.CLUSTER, *here)
@@ -276,4 +283,3 @@ class RowMemory:
             if deposit.target is target:
                 threads = np.full(len(deposit.addresses), thread)
                 self.toucher.touch(target.shadow, deposit.pieces, threads, actors, Use.WRITE, self._named(Space.SHARED))
-

@@ -12,7 +12,7 @@ from convloom.ir.interpret.options import Landing
 from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.ordered.accesses import Toucher
 from convloom.ir.interpret.ordered.block import Block
-from convloom.ir.interpret.ordered.group import Group
+from convloom.ir.interpret.ordered.executor import Executor
 from convloom.ir.interpret.ordered.roles import groups
 from convloom.ir.interpret.ordered.world import World
 from convloom.ir.interpret.statements import Arrival, run_body
@@ -23,7 +23,7 @@ from convloom.target.tensor_map import TensorMap
 class _Actor:
     """A group on its way through the kernel, and what it waits for."""
 
-    group: Group
+    group: Executor
     steps: Iterator[Arrival]
     pause: Pause | None = None
 
@@ -42,9 +42,7 @@ class _Actor:
         return True
 
 
-def run_ordered(
-    launch: Launch, blocks: int, arguments: Mapping[str, int], maps: Mapping[str, TensorMap]
-) -> None:
+def run_ordered(launch: Launch, blocks: int, arguments: Mapping[str, int], maps: Mapping[str, TensorMap]) -> None:
     """Runs a whole launch; as many blocks are present at a time as there are multiprocessors (whole clusters)."""
     world = World(launch, maps)
     size = launch.kernel.cluster
@@ -71,7 +69,7 @@ def run_ordered(
 def _entered(world: World, block: Block, arguments: Mapping[str, int], parts: list[range]) -> Iterator[_Actor]:
     for part in parts:
         chunk = Chunk(world.launch, range(block.number, block.number + 1), dict(arguments), part)
-        group = Group(world, block, chunk, Toucher(world, block, chunk))
+        group = Executor(world, block, chunk, Toucher(world, block, chunk))
         chunk.order = group
         yield _Actor(group, run_body(chunk, world.launch.kernel.body))
 

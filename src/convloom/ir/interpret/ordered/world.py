@@ -1,4 +1,4 @@
-"""What all groups of an ordered launch share: present blocks, columns of clocks, global memories, operations in flight."""
+"""What all groups of an ordered launch share: blocks, columns of clocks, memories, operations in flight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from convloom.ir.interpret.chunk import Launch
 from convloom.ir.interpret.findings import FindingKind, Place
 from convloom.ir.interpret.memory import Array, GlobalMemory
 from convloom.ir.interpret.options import Landing
-from convloom.ir.interpret.ordered.block import Block, Clock, Meeting, nothing
+from convloom.ir.interpret.ordered.block import Block, Clock, Meeting, byte_places, nothing
 from convloom.ir.interpret.ordered.shadow import FLYING, Shadow
 from convloom.ir.ops import Buffer, Scope
 from convloom.ir.shared_space import shared_bytes, shared_offsets
@@ -22,7 +22,8 @@ from convloom.target.transaction_barrier import BarrierFault, advance, decode
 
 SPACE_STEP = 1 << 40
 """Between the made-up addresses of two global buffers."""
-_ADDRESS_BITS = 256
+_ADDRESSES = 256  # real addresses count modulo this: no access asks for a larger alignment
+_SPARE = 64
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class World:
         first = len(self.columns)
         self.columns.extend(names)
         for block in self.blocks.values():
-            block.fit(len(self.columns))
+            block.fit(len(self.columns), _SPARE)
         return first
 
     def column(self, kind: str, block: int, number: int) -> int:
@@ -110,7 +111,7 @@ class World:
         threads = self.launch.kernel.threads
         first = self.new_columns(["another thread"] * threads)
         block = Block(number, threads, self.nbytes, self.granule, first)
-        block.fit(len(self.columns))
+        block.fit(len(self.columns), _SPARE)
         self.blocks[number] = block
         return block
 
@@ -133,7 +134,7 @@ class World:
         if buffer.scope is Scope.SHARED:
             return self.offsets[buffer.name]
         memory = self.launch.memories[buffer.name]
-        return (self.numbers[buffer.name] + 1) * SPACE_STEP + memory.address % _ADDRESS_BITS
+        return (self.numbers[buffer.name] + 1) * SPACE_STEP + memory.address % _ADDRESSES
 
     def global_place(self, addresses: Array) -> tuple[str, GlobalMemory, Array]:
         """(buffer, its memory, bytes from the start of its array) of made-up addresses in one buffer."""
@@ -190,7 +191,7 @@ class World:
 def place_bytes(memory: GlobalMemory, deposit: Deposit) -> None:
     """Writes (or combines) bytes into a global buffer's array."""
     raw = memory.values.view(np.uint8)
-    places = deposit.addresses[:, None] + np.arange(deposit.data.shape[-1])
+    places: Array = byte_places(deposit.addresses, deposit.data.shape[-1])
     if deposit.combine is None:
         raw[places] = deposit.data
     else:
