@@ -10,8 +10,8 @@ from convloom.expr import Expr, Op, bounds, free_symbols
 from convloom.ir.arguments import argument_buffer
 from convloom.ir.ops import (
     Address,
-    Argument,
     Allocate,
+    Argument,
     Barrier,
     Binary,
     Buffer,
@@ -200,7 +200,8 @@ def check_instruction_arguments(kernel: Kernel, sizes: frozenset[Expr]) -> Itera
         row, given = statement.row, dict(statement.arguments)
         names = {operand.name for operand in row.operands}
         if names != set(given):
-            yield f"{row.name} takes {', '.join(sorted(names)) or 'nothing'}; got {', '.join(sorted(given)) or 'nothing'}"
+            wanted, got = (", ".join(sorted(words)) or "nothing" for words in (names, given))
+            yield f"{row.name} takes {wanted}; got {got}"
             continue
         for operand in row.operands:
             yield from _wrong_argument(kernel, f"{operand.name} of {row.name}", operand, given[operand.name])
