@@ -169,8 +169,10 @@ def test_benchdnn_errors(text, message):
 def test_benchdnn_errors_of_type_and_scope():
     with pytest.raises(IllegalType, match="'f31'"):
         parse_problem("--dt=f31 ic3oc4ih5kh3")
-    with pytest.raises(NotYetSupported, match="--attr-post-ops"):
-        parse_problem("--attr-post-ops=relu ic3oc4ih5kh3")
+    with pytest.raises(NotYetSupported, match="--attr-fpmath"):
+        parse_problem("--attr-fpmath=bf16 ic3oc4ih5kh3")
+    with pytest.raises(NotYetSupported, match="depthwise"):
+        parse_problem("--attr-post-ops=dw:k3s1p1 ic3oc4ih5kh3")
 
 
 DIMENSION = st.tuples(

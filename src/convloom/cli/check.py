@@ -13,12 +13,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from convloom.cli.console import MISMATCH, errors, output
-from convloom.cli.problem_options import Data, DeviceName, DirectionName, TypeNames, defaults_of, not_negative
+from convloom.cli.problem_options import (
+    Data,
+    DeviceName,
+    DirectionName,
+    PostOps,
+    Scales,
+    TypeNames,
+    ZeroPoints,
+    defaults_of,
+    not_negative,
+)
 from convloom.errors import ConvloomError
 from convloom.frontend.compile_ahead import compile_ahead
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.problem_check import check_problem
 from convloom.problem.data import DataKind
+from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.notation import BatchLine, read_batch
 from convloom.runtime.device import device_named
 from convloom.runtime.interface import Device
@@ -52,12 +63,15 @@ def check(
             help="Skip (and list) problems of more than this many million operations.",
         ),
     ] = None,
+    post_ops: PostOps = "",
+    scales: Scales = "",
+    zero_points: ZeroPoints = "",
 ) -> None:
     """Run every problem of the files and compare it with the reference; exit status 1 if one fails.
 
-    The last line is `N passed, N failed, N skipped`.
+    Attributes of a line itself win over the options. The last line is `N passed, N failed, N skipped`.
     """
-    lines = read_batch(batch, defaults_of(direction, dtypes))
+    lines = read_batch(batch, defaults_of(direction, dtypes, attributes=AttributeTexts(post_ops, scales, zero_points)))
     tally, console, chosen = Tally(), output(), device_named(device)
     fitting = [line for line in lines if not _skip(line, max_mops, tally, console)]
     complete = _check_all(fitting, chosen, data, tally, console)

@@ -9,6 +9,7 @@ import typer
 from convloom.dtypes import dtype_named
 from convloom.errors import IllegalProblem
 from convloom.problem.data import DataKind
+from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation import Defaults, allows_tf32, direction_named, types_named
 
@@ -37,6 +38,12 @@ MaxWorkspace = Annotated[
 BiasType = Annotated[str | None, typer.Option("--bias", help="Element type of a bias; without it there is none.")]
 Data = Annotated[DataKind, typer.Option("--data", help="int: exact equality; real: within the error bound.")]
 
+PostOps = Annotated[
+    str, typer.Option("--attr-post-ops", help="Steps behind the sum as in benchdnn, such as relu:0.5+add:f32:per_oc.")
+]
+Scales = Annotated[str, typer.Option("--attr-scales", help="As in benchdnn, such as src:common:0.25+wei:per_oc.")]
+ZeroPoints = Annotated[str, typer.Option("--attr-zero-points", help="As in benchdnn, such as src:common:1+dst:common.")]
+
 UNTAGGED = ANY
 
 
@@ -50,7 +57,13 @@ def not_negative(param: typer.CallbackParam, value: float | None) -> float | Non
 
 
 def defaults_of(
-    direction: str, dtypes: str, stag: str = ANY, wtag: str = ANY, dtag: str = ANY, bias: str | None = None
+    direction: str,
+    dtypes: str,
+    stag: str = ANY,
+    wtag: str = ANY,
+    dtag: str = ANY,
+    bias: str | None = None,
+    attributes: AttributeTexts = NO_ATTRIBUTES,
 ) -> Defaults:
     """What a line of a notation leaves open. IllegalProblem for an unknown direction, type or tag."""
     return Defaults(
@@ -61,4 +74,5 @@ def defaults_of(
         dst_tag=dtag,
         bias=None if bias is None else dtype_named(bias),
         tf32=allows_tf32(dtypes),
+        attributes=attributes,
     )

@@ -18,11 +18,14 @@ from convloom.cli.problem_options import (
     DirectionName,
     MaxWorkspace,
     PlanText,
+    PostOps,
     ProblemText,
     ResultTag,
+    Scales,
     SourceTag,
     TypeNames,
     WeightsTag,
+    ZeroPoints,
     defaults_of,
 )
 from convloom.frontend.compile import compile
@@ -30,6 +33,7 @@ from convloom.frontend.dynamic_twin import Twin, dynamic_twin
 from convloom.frontend.problem_check import CheckOutcome, check_problem
 from convloom.problem.conv import Scaling
 from convloom.problem.data import DataKind
+from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.reference import Problem
 from convloom.report.problem_text import problem_text
@@ -50,6 +54,9 @@ def run(
     max_workspace: MaxWorkspace = None,
     data: Data = DataKind.REAL,
     bias: BiasType = None,
+    post_ops: PostOps = "",
+    scales: Scales = "",
+    zero_points: ZeroPoints = "",
     alpha: Annotated[bool, typer.Option("--alpha", help="The call scales the result.")] = False,
     beta: Annotated[bool, typer.Option("--beta", help="The call adds the scaled old result.")] = False,
     dynamic: Annotated[bool, typer.Option("--dynamic", help="One kernel for all sizes, called with these.")] = False,
@@ -58,7 +65,8 @@ def run(
 
     Exit status 1 if the result is wrong.
     """
-    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag, bias))
+    attributes = AttributeTexts(post_ops, scales, zero_points)
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag, bias, attributes))
     parsed = replace(parsed, scaling=Scaling(alpha, beta))
     twin = dynamic_twin(parsed) if dynamic else Twin(parsed, parsed)
     kernel = compile(twin.dynamic, device, plan, deterministic=deterministic, max_workspace=max_workspace)

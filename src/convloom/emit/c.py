@@ -55,6 +55,7 @@ SYNTAX = HelperSyntax(
     lanewise=lambda vector, lanes, convert: (
         f"{vector} r; for (int i = 0; i < {lanes}; ++i) r[i] = {convert('x[i]')}; return r;"
     ),
+    math=lambda name, dtype: f"__builtin_{name}" + ("" if dtype == "f64" else "f"),
     whole_cast="return __builtin_convertvector(x, {vector});",
     no_parameters="void",
     adds={

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from convloom.artifact import Language
 from convloom.dtypes import DType
+from convloom.emit.functions import literal
 from convloom.emit.helpers import Helper, HelperKind, vector_name
 from convloom.emit.index_text import index_text
 from convloom.errors import InternalError
@@ -19,6 +20,7 @@ from convloom.ir.ops import (
     Binary,
     BinaryOp,
     Buffer,
+    Call,
     Comment,
     Constant,
     Convert,
@@ -241,11 +243,22 @@ class Printer:
                 return f"({self.value(value.left)} {joint} {self.value(value.right)})"
             case MultiplyAdd():
                 return f"({self.value(value.left)} * {self.value(value.right)} + {self.value(value.addend)})"
+            case Call():
+                return self._call(value)
 
     def _constant(self, value: Constant) -> str:
         if value.value == 0:
             return f"{self._helper(HelperKind.ZERO, value.dtype, value.lanes)}()"
-        raise InternalError(f"kernels hold no constant but 0; got {value.value}; report this")
+        number = literal(value.value, value.dtype)
+        if value.lanes == 1:
+            return number
+        return f"{self._helper(HelperKind.SPLAT, value.dtype, value.lanes)}({number})"
+
+    def _call(self, value: Call) -> str:
+        dtype, lanes = value_type(value)
+        helper = self._helper(HelperKind.FUNCTION, dtype, lanes, source=value.function.value)
+        parts = [*map(self.value, value.values), *(literal(number, dtype) for number in value.numbers)]
+        return f"{helper}({', '.join(parts)})"
 
     def _convert(self, value: Convert) -> str:
         source = value_type(value.value)

@@ -78,6 +78,7 @@ SYNTAX = HelperSyntax(
     casts=CASTS,
     lanewise=lambda vector, lanes, convert: _each_lane(vector, lanes, convert("x.v[i]")),
     adds=dict.fromkeys(("f32", "f64", "s32"), "atomicAdd(p, v);"),
+    math=lambda name, dtype: name if dtype == "f64" else f"{name}f",
 )
 
 

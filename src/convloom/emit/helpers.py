@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from convloom.dtypes import F32, dtype_named
+from convloom.emit.functions import MathName, function_body
 from convloom.errors import InternalError
+from convloom.ir.functions import Function
 
 Conversion = tuple[str, str]  # (to, from), names of types
 
@@ -21,11 +23,15 @@ class HelperKind(Enum):
     ZERO = "zero"
     CONVERT = "convert"
     ADD = "add"  # one number to memory, atomically
+    FUNCTION = "function"
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """One function: `to` and `source` are names of types, `space` the suffix of an address space."""
+    """One function: `to` and `source` are names of types, `space` the suffix of an address space.
+
+    A FUNCTION's `source` names the `ir.functions.Function`.
+    """
 
     kind: HelperKind
     to: str
@@ -39,6 +45,8 @@ class Helper:
         vector = vector_name(self.to, self.lanes)
         if self.kind is HelperKind.CONVERT:
             return f"{vector}_from_{self.source}"
+        if self.kind is HelperKind.FUNCTION:
+            return f"{self.source}_of_{vector}"
         return f"{self.kind.value}_{vector}{self.space}"
 
 
@@ -53,7 +61,8 @@ class HelperSyntax:
 
     `bodies`: text of a function's body by kind, over {vector} {dtype} {lanes}; its parameters are p (pointer), v, x.
     `conversions`: bodies over x of the conversions of one number that are more than a cast. `lanewise(vector, lanes,
-    convert)` is the body that converts lane by lane; `whole_cast` the body of a vector cast (empty: there is none).
+    convert)` is the body that converts lane by lane; `math` names the functions of the dialect's library; `whole_cast`
+    is the body of a vector cast (empty: there is none).
     """
 
     prefix: str
@@ -64,6 +73,7 @@ class HelperSyntax:
     conversions: Mapping[Conversion, str]
     casts: frozenset[Conversion]
     lanewise: Callable[[str, int, Callable[[str], str]], str]
+    math: MathName
     whole_cast: str = ""
     no_parameters: str = ""
     spaces: Mapping[str, str] | None = None  # address space by suffix
@@ -189,7 +199,12 @@ def helper_text(helpers: Iterable[Helper], syntax: HelperSyntax) -> str:
     )
     steps: dict[Conversion, None] = {}
     others: list[str] = []
+    functions: dict[Helper, str] = {}
     for helper in ordered:
+        if helper.kind is HelperKind.FUNCTION:
+            for needed in (replace(helper, lanes=1), helper):
+                functions[needed] = _function_helper(needed, syntax)
+            continue
         if helper.kind is not HelperKind.CONVERT:
             others.append(_memory_helper(helper, syntax))
             continue
@@ -197,7 +212,7 @@ def helper_text(helpers: Iterable[Helper], syntax: HelperSyntax) -> str:
         steps.update(dict.fromkeys(own))
         if helper.lanes > 1 or len(own) > 1:
             others.append(_composed_conversion(helper, own, syntax))
-    return "\n".join([_scalar_conversion(step, syntax) for step in steps] + others) + "\n"
+    return "\n".join([_scalar_conversion(step, syntax) for step in steps] + others + list(functions.values())) + "\n"
 
 
 def conversion_steps(conversion: Conversion, syntax: HelperSyntax) -> tuple[Conversion, ...]:
@@ -234,6 +249,23 @@ def _composed_conversion(helper: Helper, steps: tuple[Conversion, ...], syntax: 
     else:
         body = syntax.lanewise(vector, helper.lanes, converted)
     return _function(syntax, vector, helper.name, f"{vector_name(helper.source, helper.lanes)} x", body)
+
+
+def _function_helper(helper: Helper, syntax: HelperSyntax) -> str:
+    """A function on one number by its formula, on a vector lane by lane."""
+    function = Function(helper.source)
+    values, numbers = "xyz"[: function.arity.values], "ab"[: function.arity.numbers]
+    vector = vector_name(helper.to, helper.lanes)
+    parameters = ", ".join([*(f"{vector} {name}" for name in values), *(f"{helper.to} {name}" for name in numbers)])
+    if helper.lanes == 1:
+        return _function(syntax, vector, helper.name, parameters, function_body(function, helper.to, syntax.math))
+    scalar = replace(helper, lanes=1).name
+
+    def called(lane: str) -> str:
+        """`lane` is the text of a lane of x; those of y and z are written alike."""
+        return f"{scalar}({', '.join([*(name + lane[1:] for name in values), *numbers])})"
+
+    return _function(syntax, vector, helper.name, parameters, syntax.lanewise(vector, helper.lanes, called))
 
 
 def _memory_helper(helper: Helper, syntax: HelperSyntax) -> str:

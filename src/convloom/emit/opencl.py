@@ -51,6 +51,7 @@ SYNTAX = HelperSyntax(
     lanewise=lambda vector, lanes, convert: (
         f"return ({vector})({', '.join(convert(f'x.s{_LANES[lane]}') for lane in range(lanes))});"
     ),
+    math=lambda name, dtype: name,
     no_parameters="void",
     spaces={"_g": "__global ", "_l": "__local "},
     # 64-bit atomics are an extension; 32-bit ones know integers only.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from convloom.errors import IllegalType
+from convloom.errors import IllegalProblem, IllegalType
 from convloom.frontend.device_target import target_for
 from convloom.frontend.interpret_device import InterpretDevice
 from convloom.frontend.interpret_kernel import InterpretKernel
 from convloom.frontend.kernel import Kernel
 from convloom.plan.policy import Policy
 from convloom.problem.conv import Conv
+from convloom.problem.epilogue import Epilogue, trace
+from convloom.problem.epilogue.trace import Declared
 from convloom.problem.gemm import Gemm
 from convloom.problem.given import check_kind, integer
 from convloom.problem.reference import Problem
@@ -38,12 +42,16 @@ def compile(
     *,
     deterministic: bool = False,
     max_workspace: int | None = None,
+    epilogue: Epilogue | Callable[..., Any] | None = None,
+    operands: Mapping[str, Declared] | None = None,
 ) -> Kernel:
     """The kernel of a problem (Conv or Gemm; sizes may be dims) on a device, planned, generated, built and loaded.
 
     `plan`: a plan's text, used as it is; None lets the cost model choose. `deterministic`: equal calls give equal
     bits, which rules floating-point atomics out. `max_workspace`: most bytes of scratch memory of a call; 0 always
-    works, None leaves it to the planner. Equal arguments give the same kernel, made once, whoever asks.
+    works, None leaves it to the planner. `epilogue`: what becomes of the sums, as a record, or a function of the sum
+    and of its operands, which `operands` declares by name as an element type or (element type, mask). Equal arguments
+    give the same kernel, made once, whoever asks; a function is traced again in each call.
     Raises IllegalProblem for bad dims or a negative limit, Infeasible for a plan that cannot be built or is not
     allowed, UnsupportedTarget for a device that is not here, BuildFailed if the vendor's compiler refuses the source.
     """
@@ -52,6 +60,11 @@ def compile(
     if plan is not None:
         check_kind("plan", plan, str, "None or a plan's text, as kernel.plan prints it")
     check_kind("device", device, str | Device, "a device or its name, as 'cpu'")
+    if epilogue is not None:
+        record = epilogue if isinstance(epilogue, Epilogue) else trace(epilogue, operands)
+        problem = replace(problem, epilogue=record)
+    elif operands:
+        raise IllegalProblem(f"operands belong to an epilogue; got {list(operands)} and no epilogue; pass epilogue=")
     found = device_named(device) if isinstance(device, str) else device
     check_kind("deterministic", deterministic, bool, "True or False")
     policy = Policy(deterministic, None if max_workspace is None else integer("max_workspace", max_workspace))

@@ -97,9 +97,10 @@ def run_on_device(
     """
     called = kernel.problem if problem is None else problem
     terms, device = problem_terms(called), kernel.device
-    old = operands.old if called.scaling.beta else None
+    old = operands.old if called.scaling.beta or called.epilogue.steps.reads_old else None
+    arrays = (operands.a, operands.b, *(() if operands.bias is None else (operands.bias,)), *operands.extras)
     with ExitStack() as stack:
-        values = zip(terms.inputs, (operands.a, operands.b, operands.bias), strict=False)
+        values = zip(terms.inputs, arrays, strict=True)
         inputs = [stack.enter_context(_Buffer(device, term, array)) for term, array in values]
         result = stack.enter_context(_Buffer(device, terms.result, old))
         buffers = (*inputs, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -169,23 +169,35 @@ class Kernel:
         alpha: float = 1.0,
         beta: float = 0.0,
         stream: Any = None,
+        operands: Sequence[Any] | Mapping[str, Any] = (),
     ) -> Any:
         """Computes the result into `out`, or into a new array of the kind of `first`; returns it.
 
         `first` and `second` are (src, wei), (dst, wei), (src, dst) by the direction of a Conv, (a, b) of a Gemm, with
         the logical shapes of the problem's docstring; a tensor of blocked layout is passed as its contiguous storage.
         The result is alpha * product + beta * out + bias, where the problem's scaling allows the factors; beta = 0 does
-        not read `out`. `stream`: None takes the current one of the arrays' framework. On CUDA and OpenCL the call
+        not read `out`. `operands`: what the problem's epilogue reads, in its order or by name, with extent 1 where they
+        are broadcast. `stream`: None takes the current one of the arrays' framework. On CUDA and OpenCL the call
         returns at once.
         IllegalProblem names the rule, value and remedy; IllegalType where an argument's type or dtype is wrong.
         """
         alpha, beta = real_factor("alpha", alpha), real_factor("beta", beta)
         if self._has_factors or alpha != 1.0 or beta != 0.0:
-            return self._scaled(alpha, beta, out)._run(first, second, bias, out, (alpha, beta), stream)
-        return self._run(first, second, bias, out, _NO_FACTORS, stream)
+            factors = (alpha, beta)
+            return self._scaled(alpha, beta, out)._run(first, second, bias, operands, out, factors, stream)
+        return self._run(first, second, bias, operands, out, _NO_FACTORS, stream)
 
-    def _run(self, first: Any, second: Any, bias: Any, out: Any, factors: tuple[float, float], stream: Any) -> Any:
-        family, tensors = self._adapted(first, second, bias)
+    def _run(
+        self,
+        first: Any,
+        second: Any,
+        bias: Any,
+        operands: Sequence[Any] | Mapping[str, Any],
+        out: Any,
+        factors: tuple[float, float],
+        stream: Any,
+    ) -> Any:
+        family, tensors = self._adapted(first, second, bias, self._ordered(operands))
         result = None if out is None else self._adapted_result(out)
         if stream is None:
             stream = family.stream(first)
@@ -207,6 +219,8 @@ class Kernel:
         scaling has them; `names` serve messages.
         """
         if result is None:
+            if self.problem.epilogue.steps.reads_old:
+                raise IllegalProblem("the epilogue reads the old content of out; got no out; pass out=")
             placement = self._placed(tensors, False)
             out = self._allocate(family, placement)
             tensors.append(family.adapt(names[-1], out))
@@ -239,13 +253,24 @@ class Kernel:
 
     # --- arrays -----------------------------------------------------------------------------------------------------
 
-    def _adapted(self, first: Any, second: Any, bias: Any) -> tuple[Family, list[Tensor]]:
+    def _ordered(self, operands: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
+        """The epilogue's operands in its order."""
+        names = [operand.name for operand in self.problem.epilogue.all_operands]
+        given = dict(operands) if isinstance(operands, Mapping) else dict(zip(names, operands, strict=False))
+        if len(operands) != len(names) or set(given) != set(names):
+            found = sorted(given) if isinstance(operands, Mapping) else len(operands)
+            raise IllegalProblem(f"the problem's epilogue reads the operands {names}; got {found}; pass operands=")
+        return tuple(given[name] for name in names)
+
+    def _adapted(self, first: Any, second: Any, bias: Any, extras: tuple[Any, ...] = ()) -> tuple[Family, list[Tensor]]:
         names = self._names
         family = family_of(names[0], first)
         tensors = [family.adapt(names[0], first), family_of(names[1], second).adapt(names[1], second)]
         if bias is not None or self.problem.bias is not None:
             self._check_bias(bias)
             tensors.append(family_of("bias", bias).adapt("bias", bias))
+        extra_names = names[len(tensors) : -1]
+        tensors += [family_of(name, extra).adapt(name, extra) for name, extra in zip(extra_names, extras, strict=True)]
         for tensor, dtype, name in zip(tensors, self._dtypes, names, strict=False):
             self._check_place(name, tensor, dtype)
         return family, tensors

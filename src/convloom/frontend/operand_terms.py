@@ -10,7 +10,7 @@ from convloom.expr import Expr, as_expr, free_symbols
 from convloom.problem.conv import Conv, TensorSpec
 from convloom.problem.gemm import Gemm
 from convloom.problem.layout import Layout, dense
-from convloom.problem.reference import Problem
+from convloom.problem.reference import Problem, symbolic_extra_shapes
 from convloom.problem.size_rules import SizeRule
 
 
@@ -51,11 +51,12 @@ class ProblemTerms:
     result: Terms
     bias: Terms | None
     rules: tuple[SizeRule, ...]
+    extras: tuple[Terms, ...] = ()  # the epilogue's operands
 
     @property
     def inputs(self) -> tuple[Terms, ...]:
         """What a call always passes."""
-        return (self.first, self.second) if self.bias is None else (self.first, self.second, self.bias)
+        return (self.first, self.second, *(() if self.bias is None else (self.bias,)), *self.extras)
 
     @property
     def symbols(self) -> tuple[Expr, ...]:
@@ -79,7 +80,12 @@ def problem_terms(problem: Problem) -> ProblemTerms:
     if problem.bias is not None:
         extent = (problem.bias_extent,)
         bias = Terms("bias", problem.bias, extent, dense(extent))
-    return ProblemTerms(first, second, result, bias, problem.open_rules)
+    shapes = symbolic_extra_shapes(problem)
+    extras = tuple(
+        Terms(operand.name, operand.dtype, shape, dense(shape) if operand.layout is None else operand.layout)
+        for operand, shape in zip(problem.epilogue.all_operands, shapes, strict=True)
+    )
+    return ProblemTerms(first, second, result, bias, problem.open_rules, extras)
 
 
 def _conv_terms(conv: Conv) -> tuple[Terms, Terms, Terms]:

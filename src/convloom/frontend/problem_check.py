@@ -8,6 +8,7 @@ from convloom.frontend.device_run import DeviceRun, run_on_device
 from convloom.frontend.host_memory import check_fits_memory
 from convloom.frontend.kernel import Kernel
 from convloom.problem.data import DataKind, make_operands, nonzero_share
+from convloom.problem.fused_reference import compare_fused, fused_reference
 from convloom.problem.numerics import Comparison, compare, compare_exact
 from convloom.problem.reference import Arithmetic, Operands, Problem, reference
 
@@ -49,6 +50,8 @@ def check_problem(
 ) -> CheckOutcome:
     """Runs the kernel on data of this kind; integers must be equal bit for bit, reals within the bound.
 
+    Where an epilogue rounds on the way (exp, inexact scales ..) integers too are compared within its bound.
+
     `problem`: the sizes of the call where the kernel's are dims. Raises IllegalProblem for symbolic sizes, and for
     tensors that do not fit the machine's memory.
     """
@@ -61,6 +64,9 @@ def check_problem(
 
 def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:
     """Compares a run with the reference; the share of non-zero outputs matters for integers only."""
+    if not problem.epilogue.is_empty:
+        fused = fused_reference(problem, operands, exact=kind is DataKind.INT)
+        return CheckOutcome(compare_fused(problem, run.result, fused), 1.0, run.seconds, run.overrun)
     if kind is DataKind.INT:
         exact = reference(problem, operands, Arithmetic.EXACT)
         comparison, share = compare_exact(problem, run.result, exact), nonzero_share(problem, exact.value)

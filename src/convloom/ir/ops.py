@@ -11,6 +11,7 @@ from enum import Enum
 
 from convloom.dtypes import DType
 from convloom.expr import Expr, const
+from convloom.ir.functions import Function
 from convloom.target.instruction import Instruction
 from convloom.target.swizzle import Swizzle
 
@@ -138,7 +139,16 @@ class MultiplyAdd:
     addend: Value
 
 
-Value = Constant | Parameter | Read | Convert | Splat | Binary | MultiplyAdd
+@dataclass(frozen=True, slots=True)
+class Call:
+    """function(values; numbers), lane by lane; values and result have one type."""
+
+    function: Function
+    values: tuple[Value, ...]
+    numbers: tuple[float, ...] = ()
+
+
+Value = Constant | Parameter | Read | Convert | Splat | Binary | MultiplyAdd | Call
 
 # --- statements -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from convloom.dtypes import DType, dtype_named
 from convloom.errors import IllegalProblem
 from convloom.expr import Expr, local_sym, parse, sym
+from convloom.ir.functions import Function
 from convloom.ir.map_text import parse_map
 from convloom.ir.ops import (
     Address,
@@ -18,6 +19,7 @@ from convloom.ir.ops import (
     Barrier,
     Binary,
     Buffer,
+    Call,
     Comment,
     Constant,
     Convert,
@@ -290,6 +292,12 @@ class _Reader:
             return Binary(_OPERATIONS[name], self.value(node.args[0]), self.value(node.args[1]))
         return _VALUES[name](self, node)
 
+    def call_value(self, call: ast.Call) -> Value:
+        function = Function(ast.unparse(call.args[0]).strip("_"))
+        count = function.arity.values
+        values = tuple(self.value(argument) for argument in call.args[1 : 1 + count])
+        return Call(function, values, tuple(float(ast.unparse(argument)) for argument in call.args[1 + count :]))
+
     def read_value(self, call: ast.Call) -> Value:
         mask = self._expression(ast.unparse(call.keywords[0].value)) if call.keywords else None
         return Read(self.buffers[ast.unparse(call.args[0])], self._index(call, 1), _integer(call.args[2]), mask)
@@ -325,6 +333,7 @@ _VALUES: dict[str, Callable[[_Reader, ast.Call], Value]] = {
     ),
     "parameter": lambda reader, call: Parameter(ast.unparse(call.args[0]), _dtype(call.args[1])),
     "read": _Reader.read_value,
+    "call": _Reader.call_value,
     "convert": lambda reader, call: Convert(reader.value(call.args[0]), _dtype(call.args[1])),
     "splat": lambda reader, call: Splat(reader.value(call.args[0]), _integer(call.args[1])),
     "mad": lambda reader, call: MultiplyAdd(*(reader.value(argument) for argument in call.args)),

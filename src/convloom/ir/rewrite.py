@@ -10,6 +10,7 @@ from convloom.ir.arguments import argument_expressions, map_argument, place_argu
 from convloom.ir.ops import (
     Binary,
     Buffer,
+    Call,
     Convert,
     For,
     If,
@@ -40,6 +41,8 @@ def map_value(value: Value, on_expr: ExprMap) -> Value:
             return MultiplyAdd(
                 map_value(value.left, on_expr), map_value(value.right, on_expr), map_value(value.addend, on_expr)
             )
+        case Call():
+            return replace(value, values=tuple(map_value(part, on_expr) for part in value.values))
         case _:
             return value
 
@@ -83,6 +86,9 @@ def values_in(value: Value) -> Iterator[Value]:
             yield from values_in(value.right)
         case MultiplyAdd():
             for part in (value.left, value.right, value.addend):
+                yield from values_in(part)
+        case Call():
+            for part in value.values:
                 yield from values_in(part)
         case _:
             return
@@ -166,5 +172,7 @@ def _moved(value: Value, place: Place) -> Value:
             return replace(value, left=_moved(value.left, place), right=_moved(value.right, place))
         case MultiplyAdd():
             return MultiplyAdd(*(_moved(part, place) for part in (value.left, value.right, value.addend)))
+        case Call():
+            return replace(value, values=tuple(_moved(part, place) for part in value.values))
         case _:
             return value

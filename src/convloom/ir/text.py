@@ -14,7 +14,8 @@
         write acc[i * 4] = const(0.0, f32, 4)
 
 Names carry their facts where they are bound: [lowest, highest]%divisor. Values are calls: read(buffer, index, lanes,
-if_=mask), convert(value, type), splat(value, lanes), add, mul, mad(left, right, addend), const(number, type, lanes),
+if_=mask), convert(value, type), splat(value, lanes), add, mul, mad(left, right, addend),
+call(function, values.., numbers..), const(number, type, lanes),
 parameter(name, type).
 """
 
@@ -33,6 +34,7 @@ from convloom.ir.ops import (
     Binary,
     BinaryOp,
     Buffer,
+    Call,
     Comment,
     Constant,
     Convert,
@@ -198,6 +200,9 @@ def value_text(value: Value) -> str:
             return f"{BINARY_NAMES[value.op]}({value_text(value.left)}, {value_text(value.right)})"
         case MultiplyAdd():
             return f"mad({value_text(value.left)}, {value_text(value.right)}, {value_text(value.addend)})"
+        case Call():
+            parts = [*map(value_text, value.values), *(repr(float(number)) for number in value.numbers)]
+            return f"call({value.function.value}, {', '.join(parts)})"
 
 
 def _type(dtype: DType) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from convloom.dtypes import DType
 from convloom.errors import InternalError
-from convloom.ir.ops import Binary, Constant, Convert, MultiplyAdd, Parameter, Read, Splat, Value
+from convloom.ir.ops import Binary, Call, Constant, Convert, MultiplyAdd, Parameter, Read, Splat, Value
 
 
 class ValueType(NamedTuple):
@@ -33,3 +33,5 @@ def value_type(value: Value) -> ValueType:
             return ValueType(value_type(value.value).dtype, value.lanes)
         case Binary() | MultiplyAdd():
             return value_type(value.left)
+        case Call():
+            return value_type(value.values[0])

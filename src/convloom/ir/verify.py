@@ -15,6 +15,7 @@ from convloom.ir.ops import (
     Barrier,
     Binary,
     Buffer,
+    Call,
     Descriptor,
     For,
     If,
@@ -171,6 +172,12 @@ def _mixed(value: Value) -> Iterator[str]:
         types = {value_type(part) for part in parts}
         if len(types) > 1:
             yield f"operands of one operation must have one type; got {sorted(map(str, types))}"
+    if isinstance(value, Call):
+        given, wanted = (len(value.values), len(value.numbers)), tuple(value.function.arity)
+        if given != wanted:
+            yield f"{value.function.value} takes {wanted} values and numbers; got {given}"
+        if len({value_type(part) for part in value.values}) > 1:
+            yield f"values of {value.function.value} must have one type"
 
 
 _ADDED = frozenset((F32, F64, S32))

@@ -13,7 +13,7 @@ from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
 from convloom.lower.frame import Frame, factor_type, make_frame
 from convloom.lower.k_loops import KLoops, KRange, run_pipeline
-from convloom.lower.load_tile import TileLoader, TileSource
+from convloom.lower.load_tile import TileLoader, TileSource, ZeroSource
 from convloom.lower.multiply import Multiplier
 from convloom.lower.multiply_lane import LaneMultiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
@@ -197,7 +197,11 @@ def _loader(
     plan = frame.plan
     view = tile_view(operand.view, frame.merged, plan.serial, MASKED_IN_FACTORS)
     corner = {**origin, **loops.serial, "K": loops.tile * plan.block_k}
-    source = TileSource(operand.name, frame.buffers[operand.name], view, row_axis, corner, loops.symbols)
+    zero = frame.contraction.zero_a if row_axis == "M" else frame.contraction.zero_b
+    shift = None
+    if zero is not None:
+        shift = ZeroSource(frame.buffers[zero.name], tile_view(zero.view, frame.merged, plan.serial))
+    source = TileSource(operand.name, frame.buffers[operand.name], view, row_axis, corner, loops.symbols, shift)
     transfer = plan.a if row_axis == "M" else plan.b
     return TileLoader(source, layout, transfer, plan.threads, frame.thread, plan.stages)
 

@@ -45,8 +45,10 @@ class Frame:
 
     @property
     def operand_buffers(self) -> tuple[Buffer, ...]:
-        """What is multiplied."""
-        return tuple(self.buffers[operand.name] for operand in (self.contraction.a, self.contraction.b))
+        """What is multiplied, zero points included."""
+        of = self.contraction
+        given = (of.a, of.b, of.zero_a, of.zero_b)
+        return tuple(self.buffers[operand.name] for operand in given if operand is not None)
 
     @property
     def result_buffers(self) -> tuple[Buffer, ...]:

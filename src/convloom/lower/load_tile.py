@@ -9,12 +9,21 @@ from math import gcd
 
 from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, local_sym, select, simplify
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Address, Buffer, Convert, LoopKind, Read, Scope
+from convloom.ir.functions import Function
+from convloom.ir.ops import Address, Buffer, Call, Convert, LoopKind, Read, Scope, Splat, Value
 from convloom.lower.separate import separate, separate_conditions
 from convloom.plan.shared_layout import SharedLayout
 from convloom.plan.tiled import Along, Transfer
 from convloom.target.instruction import Instruction
 from convloom.view import Access, View
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroSource:
+    """An operand's zero point, taken from each number on its way: its buffer, and its tile view."""
+
+    buffer: Buffer
+    view: View
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class TileSource:
     row_axis: str
     origin: dict[str, Expr]  # coordinate of every axis of the view at the tile's corner, flat k included
     moving: frozenset[Expr]  # symbols of the K loops
+    zero: ZeroSource | None = None
 
 
 class TileLoader:
@@ -89,12 +99,39 @@ class TileLoader:
                 self._copy(builder, copy, stage, offset, mask)
                 return
             value = Read(self._source.buffer, offset, self._transfer.vector, mask)
-            self._store(builder, stage, Convert(value, self._dtype))
+            self._store(builder, stage, self._shifted(builder, Convert(value, self._dtype), mask))
+
+    def _shifted(self, builder: IrBuilder, value: Value, mask: Expr | None) -> Value:
+        """The numbers less their zero point; padding is 0 and stays so, as the zero point is masked with it."""
+        zero = self._source.zero
+        if zero is None:
+            return value
+
+        def taken(lane: int) -> Value:
+            row, k = self._row, self._k
+            if self._transfer.along is Along.ROW:
+                row = row + lane
+            else:
+                k = k + lane
+            return Convert(Read(zero.buffer, simplify(_offset(self._source, zero.view, row, k)), 1, mask), self._dtype)
+
+        vector = self._transfer.vector
+        along = self._source.row_axis if self._transfer.along is Along.ROW else "K"
+        if vector == 1 or along not in zero.view.extents:
+            shift = taken(0) if vector == 1 else Splat(taken(0), vector)
+            return Call(Function.SUB, (value, shift))
+        lanes = builder.allocate(
+            Buffer(builder.unique(f"{self._source.name}_zeros"), self._dtype, Scope.REGISTER, vector)
+        )
+        for lane in range(vector):
+            builder.write(lanes, lane, taken(lane))
+        return Call(Function.SUB, (value, Read(lanes, const(0), vector)))
 
     @property
     def copied_bytes(self) -> int:
         """Bytes that lie together in the tile, if they can go there as they are; 0 where the tile has another type."""
-        return self._piece * self._dtype.nbytes if self._source.buffer.dtype is self._dtype else 0
+        same = self._source.buffer.dtype is self._dtype and self._source.zero is None
+        return self._piece * self._dtype.nbytes if same else 0
 
     @property
     def _piece(self) -> int:
@@ -147,7 +184,7 @@ class TileLoader:
         terms += split.others
         return simplify(all_of(*terms)) if terms else None
 
-    def _store(self, builder: IrBuilder, stage: Expr, value: Convert) -> None:
+    def _store(self, builder: IrBuilder, stage: Expr, value: Value) -> None:
         vector = self._transfer.vector
         if self._piece == vector:
             builder.write(self.shared, stage + self.layout.index(self._row, self._k), value)
@@ -166,9 +203,17 @@ def _position(index: Expr, rows: int, depth: int, transfer: Transfer) -> tuple[E
 
 
 def _access(source: TileSource, row: Expr, k: Expr) -> Access[Expr]:
+    return source.view.access(_coordinates(source, source.view, row, k))
+
+
+def _offset(source: TileSource, view: View, row: Expr, k: Expr) -> Expr:
+    """Where another view has its number for a place in the tile."""
+    return view.access(_coordinates(source, view, row, k)).offset
+
+
+def _coordinates(source: TileSource, view: View, row: Expr, k: Expr) -> dict[str, Expr]:
     shift = {source.row_axis: row, "K": k}
-    coordinates = {axis.name: source.origin[axis.name] + shift.get(axis.name, const(0)) for axis in source.view.axes}
-    return source.view.access(coordinates)
+    return {axis.name: source.origin[axis.name] + shift.get(axis.name, const(0)) for axis in view.axes}
 
 
 def _costly(part: Expr) -> bool:

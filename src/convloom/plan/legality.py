@@ -10,13 +10,14 @@ from typing import NamedTuple
 from convloom.dtypes import F32, DType, holds
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
+from convloom.plan.epilogue_access import varies_along_n
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.shared_layout import lines_along_k, shared_bytes, stored_type, tile_layouts, widest_swizzle
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.plan.workspace import refused_by
-from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
+from convloom.problem.contraction import AxisKind, Contraction, exchange
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
 from convloom.target.fragment_access import MATRIX_LINE_BYTES, Way, columns_together, run_length, way_of
@@ -186,14 +187,9 @@ def store_width(contraction: Contraction, merged: tuple[Merged, ...], target: Ta
     """Numbers along n that one store of C may move; a bias along n must allow it too."""
     from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, MASKED_IN_RESULT)
     bias = contraction.bias
-    if bias is None or not _varies_along_n(bias, contraction):
+    if bias is None or not varies_along_n(bias, contraction):
         return from_c
     return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits))
-
-
-def _varies_along_n(bias: Operand, contraction: Contraction) -> bool:
-    names = {axis.name for axis in bias.view.axes}
-    return any(axis.name in names for axis in contraction.of_kind(AxisKind.N))
 
 
 def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
@@ -209,7 +205,7 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
         return f"{target.name} has no instruction {row.name}"
     if not row_multiplies(row, products_of(contraction)):
         types = tuple(row.fragment(name).dtype for name in "abd")
-        listed = ", ".join(map(str, (contraction.a.dtype, contraction.b.dtype, contraction.acc)))
+        listed = ", ".join(map(str, products_of(contraction)[:3]))
         return f"{row.name} multiplies {types[0]} by {types[1]} to {types[2]}; the contraction has {listed}"
     m, n, k = row.shape
     for name, size, unit in (
@@ -242,8 +238,14 @@ class Products(NamedTuple):
 
 
 def products_of(contraction: Contraction) -> Products:
-    """What a contraction multiplies."""
-    return Products(contraction.a.dtype, contraction.b.dtype, contraction.acc, contraction.tf32)
+    """What a contraction multiplies: operands, or in the sum's type what is left of them without their zero points.
+
+    Differences of 8-bit numbers have 9 bits.
+    """
+    acc = contraction.acc
+    a = contraction.a.dtype if contraction.zero_a is None else acc
+    b = contraction.b.dtype if contraction.zero_b is None else acc
+    return Products(a, b, acc, contraction.tf32)
 
 
 def row_multiplies(row: Instruction, products: Products) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from convloom.artifact import Language
 from convloom.expr import Expr, Truth, const, free_symbols, prove, simplify, substitute, sym
+from convloom.plan.epilogue_access import ExtraAccess, extra_access
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.tiled import TiledPlan
 from convloom.plan.workspace import workspace_condition, workspace_numbers
@@ -149,6 +150,9 @@ def _alignments(plan: TiledPlan, contraction: Contraction, target: Target) -> li
         vectors[operand.name] = max(vectors.get(operand.name, 1), width * operand.dtype.nbytes)
     if contraction.bias is not None:
         vectors[contraction.bias.name] = plan.store * contraction.bias.dtype.nbytes
+    for extra in contraction.extras:
+        if extra_access(extra, contraction, plan) is ExtraAccess.VECTOR:
+            vectors[extra.name] = plan.store * extra.dtype.nbytes
     by_element = {operand.name: operand.dtype.nbytes for operand in contraction.operands}
     found: list[PlanRequirement] = []
     for name, nbytes in vectors.items():

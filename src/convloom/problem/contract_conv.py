@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from convloom.expr import Expr
 from convloom.problem.contraction import AxisKind, Contraction, ContractionAxis, Operand, classify_axes
 from convloom.problem.conv import Conv, Direction, Role
+from convloom.problem.epilogue import EpilogueOperand
+from convloom.problem.layout import Layout
 from convloom.problem.taps import SPATIAL, Taps, conv_taps
 from convloom.view import Axis, Join, Pass, Transform, View
 
@@ -21,14 +23,15 @@ def contract_conv(conv: Conv) -> Contraction:
     letters = SPATIAL[-conv.rank :]
     phases, taps = conv_taps(conv)
     loops = _channel_loops(conv) + [loop for part in taps for loop in part.loops]
-    views = _views(conv, letters, taps, dict(loops))
+    views = _views(conv, letters, taps, dict(loops), {role: conv.spec(role).layout for role in Role})
     a, b, c = (Operand(role.value, conv.spec(role).dtype, views[role]) for role in conv.roles)
     bias = None
     if conv.bias is not None:
         bias = Operand("bias", conv.bias, _bias_view(conv, dict(loops)))
     declared = tuple(ContractionAxis(name, AxisKind.M, extent) for name, extent in loops)
     axes = classify_axes(declared, a.view, b.view, c.view)
-    return Contraction(axes, a, b, c, conv.acc, bias, conv.scaling, phases, conv.tf32)
+    fused = _epilogue_operands(conv, letters, taps, dict(loops))
+    return Contraction(axes, a, b, c, conv.acc, bias, conv.scaling, phases, conv.tf32, conv.epilogue.steps, *fused)
 
 
 def _channel_loops(conv: Conv) -> list[tuple[str, Expr]]:
@@ -43,8 +46,30 @@ def _channel_loops(conv: Conv) -> list[tuple[str, Expr]]:
 # --- views ----------------------------------------------------------------------------------------------------------
 
 
-def _views(conv: Conv, letters: Sequence[str], taps: Sequence[Taps], extents: dict[str, Expr]) -> dict[Role, View]:
-    """The three tensors over the loops."""
+def _epilogue_operands(
+    conv: Conv, letters: Sequence[str], taps: Sequence[Taps], extents: dict[str, Expr]
+) -> tuple[tuple[Operand, ...], Operand | None, Operand | None]:
+    """The epilogue's operands along the result, and the zero points along the factors: as those, but strides of 0."""
+
+    def along(role: Role, operand: EpilogueOperand) -> Operand:
+        layouts = {other: conv.spec(other).layout for other in Role}
+        layouts[role] = operand.spread(conv.shape(role))
+        return Operand(operand.name, operand.dtype, _views(conv, letters, taps, extents, layouts)[role])
+
+    first, second, result = conv.roles
+    extras = tuple(along(result, operand) for operand in conv.epilogue.operands)
+    zero_a, zero_b = conv.epilogue.zero_a, conv.epilogue.zero_b
+    return (
+        extras,
+        None if zero_a is None else along(first, zero_a),
+        None if zero_b is None else along(second, zero_b),
+    )
+
+
+def _views(
+    conv: Conv, letters: Sequence[str], taps: Sequence[Taps], extents: dict[str, Expr], layouts: dict[Role, Layout]
+) -> dict[Role, View]:
+    """Tensors of the shapes of the three, in these layouts, over the loops."""
     groups = conv.groups
     ic = Join(("g", "ic"), "c_src", (groups, conv.channels_per_group))
     oc_dst = Join(("g", "oc"), "c_dst", (groups, conv.outputs_per_group))
@@ -60,7 +85,7 @@ def _views(conv: Conv, letters: Sequence[str], taps: Sequence[Taps], extents: di
     wei = [oc_wei, Pass("ic", "ic_wei"), *[step for part in taps for step in part.wei]]
 
     def placed(role: Role, names: tuple[str, ...], axes: tuple[str, ...], transforms: list[Transform]) -> View:
-        memory = conv.spec(role).layout.view(names, conv.shape(role))
+        memory = layouts[role].view(names, conv.shape(role))
         return memory.prepend(tuple(Axis(name, extents[name]) for name in axes), tuple(transforms))
 
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import gcd
@@ -9,6 +10,7 @@ from math import gcd
 from convloom.dtypes import DType
 from convloom.expr import Expr, bounds, const, free_symbols, local_sym
 from convloom.problem.conv import Scaling
+from convloom.problem.epilogue import NO_STEPS, Steps
 from convloom.view import Axis, View
 
 
@@ -57,6 +59,8 @@ class Contraction:
     """A problem without its direction: axes, operands, accumulator, epilogue, and the phases of a family (or none).
 
     `tf32`: f32 factors may be cut to tf32 where that is faster.
+    `extras` are the epilogue's operands, which `steps` refer to by number; `zero_a` and `zero_b` the zero points, over
+    the axes of A and B.
     """
 
     axes: tuple[ContractionAxis, ...]
@@ -68,6 +72,10 @@ class Contraction:
     scaling: Scaling
     phases: tuple[PhaseParameter, ...] = ()
     tf32: bool = False
+    steps: Steps = NO_STEPS
+    extras: tuple[Operand, ...] = ()
+    zero_a: Operand | None = None
+    zero_b: Operand | None = None
 
     def of_kind(self, kind: AxisKind) -> tuple[ContractionAxis, ...]:
         """The axes of one kind, in declared order."""
@@ -80,8 +88,31 @@ class Contraction:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All operands: a, b, c and, where there is one, the bias."""
-        return (self.a, self.b, self.c, *(() if self.bias is None else (self.bias,)))
+        """All operands: a, b, c and, where there are such, the bias, the epilogue's operands, the zero points."""
+        given = (self.bias, *self.extras, self.zero_a, self.zero_b)
+        return (self.a, self.b, self.c, *(operand for operand in given if operand is not None))
+
+    @property
+    def reads_old(self) -> bool:
+        """Whether the result's former content is read."""
+        return self.scaling.beta or self.steps.reads_old
+
+    def map_operands(self, change: Callable[[Operand], Operand]) -> Contraction:
+        """The contraction with every operand changed."""
+
+        def optional(operand: Operand | None) -> Operand | None:
+            return None if operand is None else change(operand)
+
+        return replace(
+            self,
+            a=change(self.a),
+            b=change(self.b),
+            c=change(self.c),
+            bias=optional(self.bias),
+            extras=tuple(map(change, self.extras)),
+            zero_a=optional(self.zero_a),
+            zero_b=optional(self.zero_b),
+        )
 
 
 def used_axes(view: View) -> frozenset[str]:
@@ -133,4 +164,11 @@ _EXCHANGED = {AxisKind.G: AxisKind.G, AxisKind.M: AxisKind.N, AxisKind.N: AxisKi
 def exchange(contraction: Contraction) -> Contraction:
     """The same contraction with (A, M) and (B, N) in each other's place."""
     axes = tuple(replace(axis, kind=_EXCHANGED[axis.kind]) for axis in contraction.axes)
-    return replace(contraction, axes=axes, a=contraction.b, b=contraction.a)
+    return replace(
+        contraction,
+        axes=axes,
+        a=contraction.b,
+        b=contraction.a,
+        zero_a=contraction.zero_b,
+        zero_b=contraction.zero_a,
+    )

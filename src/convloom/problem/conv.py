@@ -21,6 +21,7 @@ from convloom.problem.checks import (
     group_rules,
     not_negative,
 )
+from convloom.problem.epilogue import NO_EPILOGUE, Epilogue
 from convloom.problem.geometry import Window, exact_pad_end, valid_taps
 from convloom.problem.given import check_kind, check_largest, integers, size, sizes
 from convloom.problem.layout import Layout
@@ -106,6 +107,7 @@ class Conv:
     bias: DType | None = None
     scaling: Scaling = NO_SCALING
     rules: tuple[SizeRule, ...] = ()
+    epilogue: Epilogue = NO_EPILOGUE
     name: str = field(default="", compare=False)
     tf32: bool = False
 
@@ -125,6 +127,8 @@ class Conv:
         _check_layouts(self)
         _check_storage(self)
         object.__setattr__(self, "rules", open_rules(self.rules))
+        rank = self.rank + 2
+        self.epilogue.check(self.spec(self.roles[0]).dtype, self.spec(self.result).dtype, (rank, rank, rank))
 
     @property
     def rank(self) -> int:
@@ -215,9 +219,13 @@ class Conv:
         return open_rules((*own, *map(not_negative, _named_sizes(self))))
 
     def replace_direction(self, direction: Direction) -> Conv:
-        """The same geometry, types and layouts in another direction; a bias is dropped where it has no meaning."""
+        """The same geometry, types and layouts in another direction; a bias is dropped where it has no meaning.
+
+        An epilogue belongs to one result: it stays where the direction does.
+        """
         bias = None if direction is Direction.BWD_W else self.bias
-        return replace(self, direction=direction, bias=bias)
+        epilogue = self.epilogue if direction is self.direction else NO_EPILOGUE
+        return replace(self, direction=direction, bias=bias, epilogue=epilogue)
 
     def bind(self, values: Mapping[Expr, ExprLike]) -> Conv:
         """The problem with symbols replaced by values or other expressions."""
@@ -237,6 +245,7 @@ class Conv:
             wei=spec(self.wei),
             dst=spec(self.dst),
             rules=tuple([rule.bind(values) for rule in self.rules]),
+            epilogue=self.epilogue.bind(lambda layout: layout.bind(values)),
         )
 
 
@@ -251,14 +260,15 @@ def _check_kinds(conv: Conv) -> None:
     check_kind("direction", conv.direction, Direction, "a Direction, as Direction.FWD")
     for role in Role:
         check_kind(role.value, conv.spec(role), TensorSpec, "a TensorSpec(dtype, layout)")
-    check_epilogue_kinds(conv.bias, conv.scaling)
+    check_epilogue_kinds(conv.bias, conv.scaling, conv.epilogue)
 
 
-def check_epilogue_kinds(bias: DType | None, scaling: Scaling) -> None:
-    """IllegalType for a bias that is no element type, or a scaling that is no Scaling."""
+def check_epilogue_kinds(bias: DType | None, scaling: Scaling, epilogue: Epilogue) -> None:
+    """IllegalType for a bias that is no element type, a scaling that is no Scaling, or an epilogue that is none."""
     if bias is not None:
         check_kind("bias", bias, DType, "None or an element type, as convloom.dtypes.F32")
     check_kind("scaling", scaling, Scaling, "a Scaling(alpha, beta)")
+    check_kind("epilogue", epilogue, Epilogue, "an Epilogue, as convloom.Epilogue()")
 
 
 def _check_ranks(conv: Conv) -> None:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, U8, DType
 from convloom.errors import IllegalProblem
 from convloom.problem.conv import Conv, Role, TensorSpec, constant
+from convloom.problem.fused_data import fill_operands
 from convloom.problem.layout import overlaps_itself
 from convloom.problem.layout_memory import pack, unpack
 from convloom.problem.reached import reached_positions
-from convloom.problem.reference import Operands, Problem, operand_shapes, reduction_length, result_shape
+from convloom.problem.reference import Operands, Problem, extra_shapes, operand_shapes, reduction_length, result_shape
 
 Array: TypeAlias = NDArray[Any]
 
@@ -82,8 +83,15 @@ def make_operands(problem: Problem, kind: DataKind = DataKind.INT, seed: int = 0
     if problem.bias is not None:
         bias = _values(random, (constant(problem.bias_extent, "test data"),), problem.bias, kind, BIAS_LIMIT)
     scaling = problem.scaling
-    old = _values(random, result_shape(problem), _result_dtype(problem), kind, OLD_LIMIT) if scaling.beta else None
-    return Operands(a, b, bias, old, ALPHA if scaling.alpha else 1.0, BETA if scaling.beta else 0.0)
+    reads_old = scaling.beta or problem.epilogue.steps.reads_old
+    old = _values(random, result_shape(problem), _result_dtype(problem), kind, OLD_LIMIT) if reads_old else None
+    extras = fill_operands(
+        problem.epilogue,
+        extra_shapes(problem),
+        random,
+        lambda shape, dtype: _values(random, shape, dtype, kind, BIAS_LIMIT),
+    )
+    return Operands(a, b, bias, old, ALPHA if scaling.alpha else 1.0, BETA if scaling.beta else 0.0, extras)
 
 
 def choose_fill(problem: Problem) -> Fill:

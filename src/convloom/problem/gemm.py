@@ -18,6 +18,7 @@ from convloom.problem.checks import (
     not_negative,
 )
 from convloom.problem.conv import NO_SCALING, Scaling, TensorSpec, check_epilogue_kinds, constant
+from convloom.problem.epilogue import NO_EPILOGUE, Epilogue
 from convloom.problem.given import check_kind, size, sizes
 from convloom.problem.size_rules import SizeRule, open_rules
 
@@ -48,6 +49,7 @@ class Gemm:
     bias: DType | None = None
     scaling: Scaling = NO_SCALING
     bias_axis: BiasAxis = BiasAxis.N
+    epilogue: Epilogue = NO_EPILOGUE
     name: str = field(default="", compare=False)
     tf32: bool = False
 
@@ -57,7 +59,7 @@ class Gemm:
             object.__setattr__(self, name, size(name, getattr(self, name)))
         for name in ("a", "b", "c"):
             check_kind(name, getattr(self, name), TensorSpec, "a TensorSpec(dtype, layout)")
-        check_epilogue_kinds(self.bias, self.scaling)
+        check_epilogue_kinds(self.bias, self.scaling, self.epilogue)
         check_kind("bias_axis", self.bias_axis, BiasAxis, "a BiasAxis, as BiasAxis.N")
         _check_sizes(self)
         check_types(self.a.dtype, self.b.dtype, self.c.dtype, self.bias)
@@ -71,6 +73,8 @@ class Gemm:
             ("c", self.c, self.c_shape),
         ):
             check_storage(name, spec.layout, shape)
+        rank = len(self.batch) + 2
+        self.epilogue.check(self.a.dtype, self.c.dtype, (rank, rank, rank))
 
     @property
     def a_shape(self) -> tuple[Expr, ...]:
@@ -123,6 +127,7 @@ class Gemm:
             a=spec(self.a),
             b=spec(self.b),
             c=spec(self.c),
+            epilogue=self.epilogue.bind(lambda layout: layout.bind(values)),
         )
 
 

@@ -51,14 +51,7 @@ def _mapped(contraction: Contraction, axes: Iterable[ContractionAxis], on_view: 
     def mapped(operand: Operand) -> Operand:
         return replace(operand, view=on_view(operand.view))
 
-    return replace(
-        contraction,
-        axes=tuple(axes),
-        a=mapped(contraction.a),
-        b=mapped(contraction.b),
-        c=mapped(contraction.c),
-        bias=None if contraction.bias is None else mapped(contraction.bias),
-    )
+    return replace(contraction, axes=tuple(axes)).map_operands(mapped)
 
 
 # --- phases ---------------------------------------------------------------------------------------------------------
@@ -266,7 +259,7 @@ def _merge(contraction: Contraction, outer: ContractionAxis, inner: ContractionA
 
 
 def _named(contraction: Contraction) -> NormalForm:
-    """Axes in canonical order and named g0.., m0.., n0.., k0..; operands named a, b, c, bias, with canonical views."""
+    """Axes in canonical order and named g0, m0, n0, k0..; operands a, b, c, bias, e0.., za, zb; canonical views."""
     patterns = {operand.name: access_pattern(operand.view) for operand in contraction.operands}
     ordered: list[ContractionAxis] = []
     names: dict[str, str] = {}
@@ -276,24 +269,28 @@ def _named(contraction: Contraction) -> NormalForm:
         for number, axis in enumerate(ranked):
             names[axis.name] = f"{kind.value}{number}"
             ordered.append(replace(axis, name=names[axis.name]))
-    roles = zip(("a", "b", "c", "bias"), contraction.operands, strict=False)
-    operands = {role: (operand.name, _canonical_operand(role, operand, names, ordered)) for role, operand in roles}
-    canonical = replace(
-        contraction,
-        axes=tuple(ordered),
-        a=operands["a"][1],
-        b=operands["b"][1],
-        c=operands["c"][1],
-        bias=operands["bias"][1] if "bias" in operands else None,
-    )
-    return NormalForm(canonical, tuple((role, tensor) for role, (tensor, _) in operands.items()))
+    roles = _roles(contraction)
+
+    def canonical(operand: Operand) -> Operand:
+        return _canonical_operand(roles[operand.name], operand, names, ordered)
+
+    tensors = tuple((roles[operand.name], operand.name) for operand in contraction.operands)
+    return NormalForm(replace(contraction, axes=tuple(ordered)).map_operands(canonical), tensors)
+
+
+def _roles(contraction: Contraction) -> dict[str, str]:
+    """The canonical name of each operand by its own."""
+    named = {"a": contraction.a, "b": contraction.b, "c": contraction.c, "bias": contraction.bias}
+    named |= {f"e{number}": operand for number, operand in enumerate(contraction.extras)}
+    named |= {"za": contraction.zero_a, "zb": contraction.zero_b}
+    return {operand.name: role for role, operand in named.items() if operand is not None}
 
 
 def _rank(
     axis: ContractionAxis, contraction: Contraction, patterns: dict[str, AccessPattern]
 ) -> tuple[tuple[int, ...], int, str]:
-    """Sort key: strides in c, a, b, bias (large first; symbolic ones do not count), extent, place in the checks."""
-    order = (contraction.c, contraction.a, contraction.b, *(() if contraction.bias is None else (contraction.bias,)))
+    """Sort key: strides in c, a, b, others (large first; symbolic ones do not count), extent, place in the checks."""
+    order = (contraction.c, contraction.a, contraction.b, *contraction.operands[3:])
     strides = [_stride(operand, axis, patterns[operand.name].offset) for operand in order]
     checks = sorted(
         f"{number}:{abs(_stride(operand, axis, check.value))}"  # the sign of a check follows from names

@@ -137,10 +137,11 @@ def _compare(result: Array, expected: Array, bound: Array) -> Comparison:
         limits = np.where(np.isfinite(expected), bound, 0.0)
         bad = ~same & ~(error <= limits)
         ratio = np.where(error == 0, 0.0, error / limits)
-    return _outcome(given, expected, error, np.where(np.isnan(ratio), np.inf, ratio), bad)
+    return outcome(given, expected, error, np.where(np.isnan(ratio), np.inf, ratio), bad)
 
 
-def _outcome(given: Array, expected: Array, error: Array, ratio: Array, bad: Array) -> Comparison:
+def outcome(given: Array, expected: Array, error: Array, ratio: Array, bad: Array) -> Comparison:
+    """The comparison of the elements of a result, given which are wrong."""
     if error.size == 0:
         return Comparison(0.0, 0.0, 0, None, 0.0, 0.0)
     mismatches = int(np.count_nonzero(bad))

@@ -37,7 +37,8 @@ class Operands:
     """Values of one call as logical arrays, in the dims of the problem's docstring.
 
     `a` and `b` are (src, wei), (dst, wei), (src, dst) by direction, or the factors of a Gemm. `bias` is 1-D; `old` is
-    the result's former content, read only if beta is not 0.
+    the result's former content, read only if beta is not 0 or the epilogue has a sum. `extras` are the epilogue's
+    operands, along the result and then along the factors, with extent 1 where they are broadcast.
     """
 
     a: Array
@@ -46,6 +47,7 @@ class Operands:
     old: Array | None = None
     alpha: float = 1.0
     beta: float = 0.0
+    extras: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,26 @@ def operand_shapes(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return _constants(problem.a_shape), _constants(problem.b_shape)
     first, second, _ = problem.roles
     return _constants(problem.shape(first)), _constants(problem.shape(second))
+
+
+def extra_shapes(problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """Extents of the epilogue's operands, in the order of a call. IllegalProblem if symbolic."""
+    return tuple(_constants(shape) for shape in symbolic_extra_shapes(problem))
+
+
+def symbolic_extra_shapes(problem: Problem) -> tuple[tuple[Expr, ...], ...]:
+    """Extents of the epilogue's operands as expressions."""
+    if isinstance(problem, Gemm):
+        shapes = (problem.a_shape, problem.b_shape, problem.c_shape)
+    else:
+        first, second, result = problem.roles
+        shapes = (problem.shape(first), problem.shape(second), problem.shape(result))
+    epilogue = problem.epilogue
+    zeros = ((epilogue.zero_a, shapes[0]), (epilogue.zero_b, shapes[1]))
+    return (
+        *(operand.shape(shapes[2]) for operand in epilogue.operands),
+        *(zero.shape(shape) for zero, shape in zeros if zero is not None),
+    )
 
 
 def _constants(sizes: tuple[Expr, ...]) -> tuple[int, ...]:
@@ -178,11 +200,12 @@ def _total(problem: Problem, operands: Operands, arithmetic: Arithmetic) -> Arra
         if operands.old is not None:
             total = total + operands.old * operands.beta
         if operands.bias is not None:
-            total = total + _placed_bias(problem, operands.bias)
+            total = total + placed_bias(problem, operands.bias)
     return total
 
 
-def _placed_bias(problem: Problem, bias: Array) -> Array:
+def placed_bias(problem: Problem, bias: Array) -> Array:
+    """The bias as it is broadcast over the result."""
     if isinstance(problem, Gemm):
         return bias if problem.bias_axis is BiasAxis.N else bias[:, None]
     return bias.reshape(-1, *(1,) * problem.rank)

@@ -35,6 +35,7 @@ from convloom.problem.contraction import (
     phase_parameter,
 )
 from convloom.problem.conv import Scaling
+from convloom.problem.epilogue import ACCUMULATOR, Accumulator, Steps, expression_text, parse_expression
 from convloom.view import Axis
 
 _KIND_OF_LETTER = {kind.value: kind for kind in AxisKind}
@@ -55,8 +56,12 @@ def key_text(contraction: Contraction) -> str:
 
 def _head(contraction: Contraction) -> str:
     factors = [name for name in ("alpha", "beta") if getattr(contraction.scaling, name)]
-    scale = f" scale={','.join(factors)}" if factors else ""
-    return f"acc={contraction.acc}{scale}{' math=tf32' if contraction.tf32 else ''}"
+    words = [f"acc={contraction.acc}", *([f"scale={','.join(factors)}"] if factors else [])]
+    words += ["math=tf32"] if contraction.tf32 else []
+    steps = contraction.steps
+    words += [f"factors={','.join(map(str, steps.factors))}"] if steps.factors else []
+    words += [] if isinstance(steps.expression, Accumulator) else [f"epilogue={expression_text(steps.expression)}"]
+    return " ".join(words)
 
 
 def _axes_text(contraction: Contraction) -> str:
@@ -181,13 +186,18 @@ def _parse(text: str) -> Contraction:
         table.update({phase.symbol.name: phase.symbol for phase in phases})
     axes = tuple(_parse_axes(axes_text, table))
     operands = {operand.name: operand for operand in (_parse_operand(section, axes, table) for section in rest)}
-    unknown = set(operands) - {"a", "b", "c", "bias"}
+    extras = {name: operand for name, operand in operands.items() if _EXTRA_NAME.fullmatch(name)}
+    unknown = set(operands) - {"a", "b", "c", "bias", "za", "zb", *extras}
     if unknown or not {"a", "b", "c"} <= set(operands):
         raise IllegalProblem(
-            f"a stride key has the operands a, b, c and perhaps bias; got {sorted(operands)}; correct it"
+            f"a stride key has the operands a, b, c and perhaps bias, e0.., za, zb; got {sorted(operands)}; correct it"
         )
     fields = dict(word.split("=", 1) for word in head.split())
     factors = fields.get("scale", "").split(",")
+    steps = Steps(
+        tuple(int(number) for number in fields.get("factors", "").split(",") if number),
+        parse_expression(fields["epilogue"]) if "epilogue" in fields else ACCUMULATOR,
+    )
     return Contraction(
         axes,
         operands["a"],
@@ -198,9 +208,14 @@ def _parse(text: str) -> Contraction:
         Scaling("alpha" in factors, "beta" in factors),
         phases,
         fields.get("math") == "tf32",
+        steps,
+        tuple(extras[f"e{number}"] for number in range(len(extras))),
+        operands.get("za"),
+        operands.get("zb"),
     )
 
 
+_EXTRA_NAME = re.compile(r"e\d+")
 _SIZE = re.compile(r"(\w+)\[(-?\d*),(-?\d*)\](?:%(\d+))?")
 
 

@@ -17,6 +17,7 @@ from convloom.ir.ops import (
     Address,
     Binary,
     Buffer,
+    Call,
     Convert,
     For,
     If,
@@ -31,6 +32,7 @@ from convloom.ir.ops import (
     Value,
     Write,
 )
+from convloom.ir.rewrite import values_in
 
 _COPY = re.compile(r"cp\.async\.\w+\.(\d+)")
 _MATRIX = re.compile(r"(?:ld|st)matrix\b")
@@ -102,18 +104,7 @@ def _asked(statement: Statement) -> Iterator[tuple[str, Buffer, Expr, int]]:
 
 
 def _reads(value: Value) -> Iterator[Read]:
-    match value:
-        case Read():
-            if value.buffer.scope is Scope.SHARED:
-                yield value
-        case Convert() | Splat():
-            yield from _reads(value.value)
-        case Binary():
-            yield from (*_reads(value.left), *_reads(value.right))
-        case MultiplyAdd():
-            yield from (*_reads(value.left), *_reads(value.right), *_reads(value.addend))
-        case _:
-            return
+    return (part for part in values_in(value) if isinstance(part, Read) and part.buffer.scope is Scope.SHARED)
 
 
 def _lanes(value: Value) -> int:
@@ -127,6 +118,8 @@ def _lanes(value: Value) -> int:
             return _lanes(value.left)
         case MultiplyAdd():
             return _lanes(value.addend)
+        case Call():
+            return _lanes(value.values[0])
         case _:
             return getattr(value, "lanes", 1)
 

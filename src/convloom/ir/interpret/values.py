@@ -8,6 +8,7 @@ import numpy as np
 
 from convloom.ir.interpret.access import combined, inside, lane_places, read_global, read_shared, zeroed
 from convloom.ir.interpret.chunk import Chunk
+from convloom.ir.interpret.functions import call
 from convloom.ir.interpret.memory import Array
 from convloom.ir.interpret.numbers import converted, multiply_add
 from convloom.ir.interpret.registers import read_register
@@ -15,6 +16,7 @@ from convloom.ir.ops import (
     Binary,
     BinaryOp,
     Buffer,
+    Call,
     Constant,
     Convert,
     MultiplyAdd,
@@ -49,6 +51,9 @@ def evaluate(chunk: Chunk, value: Value) -> Array:
             _count(chunk, "add" if value.op is BinaryOp.ADD else "multiply", value.left)
             left, right = evaluate(chunk, value.left), evaluate(chunk, value.right)
             return left + right if value.op is BinaryOp.ADD else left * right
+        case Call():
+            _count(chunk, "function", value.values[0])
+            return call(value.function, [evaluate(chunk, part) for part in value.values], value.numbers)
 
 
 def read(chunk: Chunk, read: Read) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convloom.problem.notation.attributes import with_attributes
 from convloom.problem.notation.batch_file import BatchLine, read_batch
 from convloom.problem.notation.choose import Notation, expressible, notation_of, parse_problem, print_problem
 from convloom.problem.notation.defaults import Defaults, allows_tf32, direction_named, types_named
@@ -18,4 +19,5 @@ __all__ = [
     "print_problem",
     "read_batch",
     "types_named",
+    "with_attributes",
 ]

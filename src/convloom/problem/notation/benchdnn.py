@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from convloom.dtypes import F32, dtype_named
 from convloom.errors import IllegalProblem, NotYetSupported
 from convloom.expr import Expr, const
 from convloom.problem.conv import Conv, Direction, TensorSpec
+from convloom.problem.epilogue.attributes import AttributeTexts
+from convloom.problem.epilogue.print_attributes import print_attributes
 from convloom.problem.layout import Layout, fuse, plain, unfuse
 from convloom.problem.layout_tags import TensorKind, layout_from_tag, tag_of, weights_layout, weights_tag
+from convloom.problem.notation.attributes import surroundings, with_attributes
 from convloom.problem.notation.defaults import (
     TF32_NAME,
     Defaults,
@@ -49,6 +53,10 @@ _IGNORED = frozenset(
         *("conv", "mode", "engine", "match", "impl", "skip-impl", "cold-cache", "max-ms-per-prb", "perf-template"),
         *("alg", "fix-times-per-prb", "verbose", "canonical", "mem-check"),
     )
+)
+
+_ATTRIBUTES: Mapping[str, str] = MappingProxyType(
+    {"--attr-post-ops": "post_ops", "--attr-scales": "scales", "--attr-zero-points": "zero_points"}
 )
 
 Dimension = dict[str, int]
@@ -151,6 +159,7 @@ class _Options:
         self.strides: list[str] | None = None
         self.batch: int | None = None
         self.tf32 = _tf32(options, defaults)
+        self.attributes = AttributeTexts()
         bias_type = F32
         for key, value in options.items():
             if key == "--bia-dt":
@@ -173,10 +182,11 @@ class _Options:
             self.strides = value.split(":")
         elif key == "--mb":
             self.batch = _number(key, value)
+        elif key in _ATTRIBUTES:
+            self.attributes = replace(self.attributes, **{_ATTRIBUTES[key]: value})
         elif key.startswith("--attr"):
-            raise NotYetSupported(
-                f"attributes of benchdnn lines are not supported yet; got {key}={value}; leave it out"
-            )
+            known = ", ".join(_ATTRIBUTES)
+            raise NotYetSupported(f"supported attributes are {known}; got {key}={value}; leave it out")
         elif key not in _IGNORED:
             raise IllegalProblem(
                 f"a benchdnn option must be known; got {key}; use --dir --dt --bia-dt --stag --wtag --dtag"
@@ -197,7 +207,7 @@ class _Options:
             tuple(map(const, src)), tuple(map(const, wei)), tuple(map(const, dst)), groups, "g" in values
         )
         specs = [TensorSpec(dtype, layout) for dtype, layout in zip(self.types, layouts, strict=True)]
-        return Conv(
+        conv = Conv(
             direction=self.direction,
             batch=const(batch),
             in_channels=const(inputs),
@@ -216,6 +226,9 @@ class _Options:
             name=name,
             tf32=self.tf32,
         )
+        found = with_attributes(conv, self.attributes)
+        assert isinstance(found, Conv)
+        return found
 
     def _layouts(
         self, src: tuple[Expr, ...], wei: tuple[Expr, ...], dst: tuple[Expr, ...], groups: int, explicit: bool
@@ -277,7 +290,12 @@ def print_conv(conv: Conv) -> str:
         options.append(f"--attr-fpmath={TF32_NAME}")
     if conv.bias is not None and conv.bias is not F32:
         options.append(f"--bia-dt={conv.bias}")
-    return " ".join([*options, *_printed_layouts(conv), print_descriptor(conv)])
+    return " ".join([*options, *_printed_attributes(conv), *_printed_layouts(conv), print_descriptor(conv)])
+
+
+def _printed_attributes(conv: Conv) -> list[str]:
+    texts = print_attributes(conv.epilogue, surroundings(conv))
+    return [f"{flag}={getattr(texts, name)}" for flag, name in _ATTRIBUTES.items() if getattr(texts, name)]
 
 
 def _check_expressible(conv: Conv) -> None:

@@ -9,9 +9,11 @@ from itertools import pairwise
 from convloom.dtypes import DType
 from convloom.errors import IllegalProblem
 from convloom.problem.conv import Conv, Direction
+from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.gemm import Gemm
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation import benchdnn, miopen, rocmlir, rocmlir_gemm, rocmlir_gen
+from convloom.problem.notation.attributes import with_attributes
 from convloom.problem.notation.defaults import Defaults, Types, allows_tf32, direction_named, refusal, types_named
 
 Problem = Conv | Gemm
@@ -62,6 +64,7 @@ def parse_problem(
     stag: str = ANY,
     wtag: str = ANY,
     dtag: str = ANY,
+    attributes: AttributeTexts = NO_ATTRIBUTES,
 ) -> Conv | Gemm:
     """The problem of one line in any notation; the keywords fill in what the line leaves open, its own words win.
 
@@ -76,12 +79,17 @@ def parse_problem(
         wei_tag=wtag,
         dst_tag=dtag,
         tf32=isinstance(dtypes, str) and allows_tf32(dtypes),
+        attributes=attributes,
     )
     return parse_line(text, defaults)
 
 
 def parse_line(text: str, defaults: Defaults) -> Conv | Gemm:
     """`parse_problem` with the defaults as a record."""
+    return with_attributes(_parse_line(text, defaults), defaults.attributes)
+
+
+def _parse_line(text: str, defaults: Defaults) -> Conv | Gemm:
     notation = notation_of(text)
     if notation is Notation.BENCHDNN:
         return benchdnn.parse_conv(text, defaults)
@@ -111,6 +119,8 @@ def print_problem(problem: Problem, notation: Notation | None = None) -> str:
     if notation is None:
         able = expressible(problem)
         notation = able[0] if able else (Notation.BENCHDNN if isinstance(problem, Conv) else Notation.ROCMLIR_GEMM)
+    if not problem.epilogue.is_empty and notation is not Notation.BENCHDNN:
+        raise refusal(notation.value, "it has an epilogue")
     if notation is Notation.ROCMLIR_GEN:
         return rocmlir_gen.print_problem(problem)
     if notation is Notation.ROCMLIR_GEMM:

@@ -8,6 +8,7 @@ from convloom.dtypes import F32, DType, dtype_named
 from convloom.errors import IllegalProblem
 from convloom.expr import Expr
 from convloom.problem.conv import Direction
+from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.layout_tags import ANY
 
 TF32_NAME = "tf32"
@@ -28,6 +29,7 @@ class Defaults:
     wei_tag: str = ANY
     dst_tag: str = ANY
     tf32: bool = False
+    attributes: AttributeTexts = NO_ATTRIBUTES
 
 
 def direction_named(name: str) -> Direction:
