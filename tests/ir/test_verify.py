@@ -25,6 +25,10 @@ GOOD = """
 FAULTS = {
     rules.check_types: [
         ("write c[tid] = const(0.0, f64, 1)", "c holds f32; f64 is stored to it"),
+        (
+            "register r b32[1]\nwrite r[0] = pack(convert(read(a, tid, 1), f16))",
+            "a packed word has 32 bits; got 1 of f16",
+        ),
         ("write c[tid] = convert(read(a, tid, 1), f16)", "c holds f32; f16 is stored"),
         ("write c[tid] = add(const(0.0, f32, 1), convert(const(0.0, f64, 4), f32))", "must have one type"),
         ("write c[tid] = mad(const(0.0, f32, 1), const(0.0, f32, 1), const(0.0, f32, 2))", "must have one type"),

@@ -34,6 +34,7 @@ from convloom.ir.ops import (
     MapParameter,
     MultiplyAdd,
     Numbers,
+    Pack,
     Parameter,
     Read,
     Registers,
@@ -235,6 +236,10 @@ class Printer:
                 return self._read(value)
             case Convert():
                 return self._convert(value)
+            case Pack():
+                packed = value_type(value.value)
+                helper = self._helper(HelperKind.PACK, packed.dtype, packed.lanes)
+                return f"{helper}({self.value(value.value)})"
             case Splat():
                 helper = self._helper(HelperKind.SPLAT, value_type(value.value).dtype, value.lanes)
                 return f"{helper}({self.value(value.value)})"

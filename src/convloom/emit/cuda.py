@@ -71,6 +71,7 @@ SYNTAX = HelperSyntax(
     bodies={
         HelperKind.LOAD: "return *reinterpret_cast<const {vector} *>(p);",
         HelperKind.STORE: "*reinterpret_cast<{vector} *>(p) = v;",
+        HelperKind.PACK: "return *reinterpret_cast<const b32 *>(&x);",
         HelperKind.SPLAT: _each_lane("{vector}", "{lanes}", "x"),
         HelperKind.ZERO: "return {vector}{{}};",
     },

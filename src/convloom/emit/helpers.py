@@ -19,6 +19,7 @@ class HelperKind(Enum):
 
     LOAD = "load"  # `lanes` numbers from memory
     STORE = "store"
+    PACK = "pack"  # the bits of a vector as one 32-bit word
     SPLAT = "splat"  # one number into every lane
     ZERO = "zero"
     CONVERT = "convert"
@@ -276,11 +277,14 @@ def _memory_helper(helper: Helper, syntax: HelperSyntax) -> str:
         HelperKind.STORE: f"{space}{helper.to} *p, {vector} v",
         HelperKind.ADD: f"{space}{helper.to} *p, {helper.to} v",
         HelperKind.SPLAT: f"{helper.to} x",
+        HelperKind.PACK: f"{vector} x",
         HelperKind.ZERO: syntax.no_parameters,
     }[helper.kind]
     if helper.kind is HelperKind.ADD:
         return _function(syntax, "void", helper.name, parameters, _addition(helper, syntax))
-    result = "void" if helper.kind is HelperKind.STORE else vector
+    if helper.kind not in syntax.bodies:
+        raise InternalError(f"the dialect has no {helper.kind.value}; plans must not ask for it; report this")
+    result = {HelperKind.STORE: "void", HelperKind.PACK: "b32"}.get(helper.kind, vector)
     body = syntax.bodies[helper.kind].format(vector=vector, dtype=helper.to, lanes=helper.lanes)
     return _function(syntax, result, helper.name, parameters, body)
 

@@ -114,6 +114,13 @@ class Convert:
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """The bits of a vector of 32 bits as one register word, its first number in the lowest."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Splat:
     """One number in every lane."""
 
@@ -148,7 +155,7 @@ class Call:
     numbers: tuple[float, ...] = ()
 
 
-Value = Constant | Parameter | Read | Convert | Splat | Binary | MultiplyAdd | Call
+Value = Constant | Parameter | Read | Convert | Pack | Splat | Binary | MultiplyAdd | Call
 
 # --- statements -----------------------------------------------------------------------------------------------------
 

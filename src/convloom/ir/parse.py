@@ -34,6 +34,7 @@ from convloom.ir.ops import (
     MapParameter,
     MultiplyAdd,
     Numbers,
+    Pack,
     Parameter,
     Read,
     Registers,
@@ -335,6 +336,7 @@ _VALUES: dict[str, Callable[[_Reader, ast.Call], Value]] = {
     "read": _Reader.read_value,
     "call": _Reader.call_value,
     "convert": lambda reader, call: Convert(reader.value(call.args[0]), _dtype(call.args[1])),
+    "pack": lambda reader, call: Pack(reader.value(call.args[0])),
     "splat": lambda reader, call: Splat(reader.value(call.args[0]), _integer(call.args[1])),
     "mad": lambda reader, call: MultiplyAdd(*(reader.value(argument) for argument in call.args)),
 }

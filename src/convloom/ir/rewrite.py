@@ -17,6 +17,7 @@ from convloom.ir.ops import (
     Instruct,
     Let,
     MultiplyAdd,
+    Pack,
     Read,
     Splat,
     Statement,
@@ -33,7 +34,7 @@ def map_value(value: Value, on_expr: ExprMap) -> Value:
         case Read():
             mask = None if value.mask is None else on_expr(value.mask)
             return replace(value, index=on_expr(value.index), mask=mask)
-        case Convert() | Splat():
+        case Convert() | Pack() | Splat():
             return replace(value, value=map_value(value.value, on_expr))
         case Binary():
             return replace(value, left=map_value(value.left, on_expr), right=map_value(value.right, on_expr))
@@ -79,7 +80,7 @@ def values_in(value: Value) -> Iterator[Value]:
     """A value and all values inside it."""
     yield value
     match value:
-        case Convert() | Splat():
+        case Convert() | Pack() | Splat():
             yield from values_in(value.value)
         case Binary():
             yield from values_in(value.left)
@@ -166,7 +167,7 @@ def _moved(value: Value, place: Place) -> Value:
         case Read():
             buffer, index = place(value.buffer, value.index)
             return replace(value, buffer=buffer, index=index)
-        case Convert() | Splat():
+        case Convert() | Pack() | Splat():
             return replace(value, value=_moved(value.value, place))
         case Binary():
             return replace(value, left=_moved(value.left, place), right=_moved(value.right, place))

@@ -48,6 +48,7 @@ from convloom.ir.ops import (
     MapParameter,
     MultiplyAdd,
     Numbers,
+    Pack,
     Parameter,
     Read,
     Registers,
@@ -194,6 +195,8 @@ def value_text(value: Value) -> str:
             return f"read({value.buffer.name}, {to_text(value.index)}, {value.lanes}{mask})"
         case Convert():
             return f"convert({value_text(value.value)}, {_type(value.dtype)})"
+        case Pack():
+            return f"pack({value_text(value.value)})"
         case Splat():
             return f"splat({value_text(value.value)}, {value.lanes})"
         case Binary():

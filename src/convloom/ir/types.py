@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from convloom.dtypes import DType
+from convloom.dtypes import B32, DType
 from convloom.errors import InternalError
-from convloom.ir.ops import Binary, Call, Constant, Convert, MultiplyAdd, Parameter, Read, Splat, Value
+from convloom.ir.ops import Binary, Call, Constant, Convert, MultiplyAdd, Pack, Parameter, Read, Splat, Value
 
 
 class ValueType(NamedTuple):
@@ -29,6 +29,8 @@ def value_type(value: Value) -> ValueType:
             return ValueType(value.buffer.dtype, value.lanes)
         case Convert():
             return ValueType(value.dtype, value_type(value.value).lanes)
+        case Pack():
+            return ValueType(B32, 1)
         case Splat():
             return ValueType(value_type(value.value).dtype, value.lanes)
         case Binary() | MultiplyAdd():

@@ -26,6 +26,7 @@ from convloom.ir.ops import (
     MapParameter,
     MultiplyAdd,
     Numbers,
+    Pack,
     Read,
     Registers,
     Scope,
@@ -172,6 +173,10 @@ def _mixed(value: Value) -> Iterator[str]:
         types = {value_type(part) for part in parts}
         if len(types) > 1:
             yield f"operands of one operation must have one type; got {sorted(map(str, types))}"
+    if isinstance(value, Pack):
+        packed = value_type(value.value)
+        if packed.dtype.bits * packed.lanes != 32:
+            yield f"a packed word has 32 bits; got {packed.lanes} of {packed.dtype}"
     if isinstance(value, Call):
         given, wanted = (len(value.values), len(value.numbers)), tuple(value.function.arity)
         if given != wanted:

@@ -25,6 +25,7 @@ from convloom.ir.ops import (
     Kernel,
     Let,
     MultiplyAdd,
+    Pack,
     Read,
     Scope,
     Splat,
@@ -114,6 +115,8 @@ def _lanes(value: Value) -> int:
             return value.lanes
         case Convert():
             return _lanes(value.value)
+        case Pack():
+            return 1
         case Binary():
             return _lanes(value.left)
         case MultiplyAdd():

@@ -20,12 +20,14 @@ from convloom.ir.ops import (
     Constant,
     Convert,
     MultiplyAdd,
+    Pack,
     Parameter,
     Read,
     Scope,
     Splat,
     Value,
 )
+from convloom.ir.types import value_type
 
 
 def evaluate(chunk: Chunk, value: Value) -> Array:
@@ -40,6 +42,9 @@ def evaluate(chunk: Chunk, value: Value) -> Array:
             )
         case Convert():
             return converted(evaluate(chunk, value.value), value.dtype)
+        case Pack():
+            parts = np.broadcast_to(evaluate(chunk, value.value), (value_type(value.value).lanes, *chunk.shape))
+            return np.ascontiguousarray(parts.transpose(1, 2, 0)).view(np.uint32).transpose(2, 0, 1)
         case Splat():
             one = evaluate(chunk, value.value)
             return np.broadcast_to(one, (value.lanes, *one.shape[1:]))

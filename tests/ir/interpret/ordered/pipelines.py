@@ -16,6 +16,7 @@ from convloom.ir.ops import (
     Kernel,
     MapParameter,
     Numbers,
+    Pack,
     Read,
     Registers,
     Scope,
@@ -42,6 +43,7 @@ class Pipeline:
     blocks: int = 2
     cluster: int = 1  # blocks of a cluster share B
     overlapped: bool = False  # a stage is released one step later
+    matrix_stores: bool = False  # results go to shared memory by stmatrix
 
     @property
     def block_m(self):
@@ -247,12 +249,10 @@ class _Writer:
         with ir.condition(first):
             ir.instruct(row_named("cp.async.bulk.wait_group.read"), pending=const(0))
         self._meet(consumer)
-        lane = self.tid % 32
-        place = ir.let("place", (self.tid // 32 % 4 * 16 + lane // 4) * shape.block_n + lane % 4 * 2)
-        for column_block in range(shape.block_n // 8):
-            for half in range(2):
-                value = Convert(Read(acc, const(4 * column_block + 2 * half), 2), F16)
-                ir.write(self.out, mine + place + (8 * half * shape.block_n + 8 * column_block), value)
+        if shape.matrix_stores:
+            self._store_matrices(acc, mine)
+        else:
+            self._store_pairs(acc, mine)
         ir.instruct(row_named("fence.proxy.async.shared"))
         self._meet(consumer)
         with ir.condition(first):
@@ -263,6 +263,29 @@ class _Writer:
                 source=Address(self.out, mine),
             )
             ir.instruct(row_named("cp.async.bulk.commit_group"))
+
+    def _store_matrices(self, acc, mine):
+        """Lane 8q + r addresses row r of matrix q: 8 rows down for odd q, 8 columns right for q of 2 and 3."""
+        ir, shape = self.ir, self.shape
+        words = ir.allocate(Buffer("words", B32, Scope.REGISTER, 4))
+        lane = self.tid % 32
+        row = self.tid // 32 % 4 * 16 + lane // 8 % 2 * 8 + lane % 8
+        place = ir.let("place", row * shape.block_n + lane // 16 * 8)
+        for pair in range(shape.block_n // 16):
+            for number in range(4):
+                packed = Pack(Convert(Read(acc, const(8 * pair + 2 * number), 2), F16))
+                ir.write(words, const(number), packed)
+            target = Address(self.out, mine + place + 16 * pair)
+            ir.instruct(row_named("stmatrix.x4"), address=target, a=Registers(words, const(0), 4))
+
+    def _store_pairs(self, acc, mine):
+        ir, shape = self.ir, self.shape
+        lane = self.tid % 32
+        place = ir.let("place", (self.tid // 32 % 4 * 16 + lane // 4) * shape.block_n + lane % 4 * 2)
+        for column_block in range(shape.block_n // 8):
+            for half in range(2):
+                value = Convert(Read(acc, const(4 * column_block + 2 * half), 2), F16)
+                ir.write(self.out, mine + place + (8 * half * shape.block_n + 8 * column_block), value)
 
     def _meet(self, consumer):
         """A barrier's number is part of the instruction: one branch each."""

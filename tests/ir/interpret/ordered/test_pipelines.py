@@ -19,6 +19,7 @@ SHAPES = {
     "one consumer": Pipeline(),
     "released a step later": Pipeline(overlapped=True, stages=3, k=448, n=32, blocks=1),
     "cooperative": Pipeline(consumers=2, m=384, n=32, blocks=1),
+    "stmatrix": Pipeline(matrix_stores=True, n=32, blocks=1),
     "cluster": Pipeline(cluster=2, m=384, n=32),
     "four multiprocessors": Pipeline(m=384, blocks=4),
 }
@@ -96,7 +97,7 @@ EXPECTED = (
 )
 
 
-@pytest.mark.parametrize("name", ["one consumer", "cooperative", "cluster"])
+@pytest.mark.parametrize("name", ["one consumer", "cooperative", "stmatrix", "cluster"])
 def test_cuda_text_compiles(name):
     kernel = pipeline(SHAPES[name])
     text = print_cuda(kernel)
