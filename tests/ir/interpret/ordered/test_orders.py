@@ -167,6 +167,38 @@ def test_linear_bulk_copy(landing):
     assert run(COPY.format(barrier=FULL, fence=FENCE, wait="# none"), landing=landing)[0] >= RACE
 
 
+REREAD = """
+    shared s f32[32] align 128
+    shared full b64[1]
+    when tid < 32
+      write c[tid] = read(a, tid, 1)
+    {fence}
+    when tid == 0
+      do mbarrier.init (barrier=address(full, 0), count=index(1))
+      do fence.mbarrier_init ()
+    barrier
+    when tid == 0
+      do mbarrier.arrive.expect_tx (barrier=address(full, 0), nbytes=index(128))
+      do cp.async.bulk.load (destination=address(s, 0), address=address(c, 0), size=index(128), {barrier})
+    {wait}
+    when tid < 32
+      write c[tid] = read(a, tid + 32, 1)
+    {late}
+"""
+NONE = "# none"
+EVERYWHERE = "do fence.proxy.async ()"
+
+
+@pytest.mark.parametrize("landing", list(Landing))
+def test_a_copy_reads_global_memory_until_its_phase_is_over(landing):
+    def found(fence, wait, late=NONE):
+        return run(REREAD.format(fence=fence, wait=wait, late=late, barrier=FULL), landing=landing)[0]
+
+    assert found(EVERYWHERE, WAIT.format(0)) == set()
+    assert found(NONE, WAIT.format(0)) == {FindingKind.UNFENCED}
+    assert found(EVERYWHERE, NONE, WAIT.format(0)) >= RACE
+
+
 # --- proxies and bulk groups ----------------------------------------------------------------------------------------
 
 STORE = """
@@ -184,7 +216,7 @@ STORE = """
     when tid < 32
       write s[tid] = read(a, tid + 32, 1)
 """
-PROXY, NONE = "do fence.proxy.async.shared ()", "# none"
+PROXY = "do fence.proxy.async.shared ()"
 DONE = "do cp.async.bulk.wait_group.read (pending=index(0))"
 TENSOR_STORE = "cp.async.bulk.tensor.2d.tile.store"
 

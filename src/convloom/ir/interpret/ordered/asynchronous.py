@@ -25,7 +25,7 @@ def issue_single(group: Group, statement: Instruct, thread: int) -> None:
         ("bulk", group.block.number, thread, label), chunk.place, group.block, thread, group.world.next_flying()
     )
     column = group.world.column("a bulk copy", group.block.number, thread) if bulk else None
-    actors = Actors(True, column, label) if bulk else Actors(True, _unknown_column(group), flight.flying)
+    actors = Actors(True, column, label)  # of bulk groups; copies that count on a barrier leave its column
     memory = group.memory(statement, actors, flight)
     memory.threads_of = lambda shape: np.full(shape, thread)
     lane = thread - chunk.group.start
@@ -40,11 +40,6 @@ def issue_single(group: Group, statement: Instruct, thread: int) -> None:
         group.issued["bulk", thread] = label, chunk.place
     row.execute(values, memory)
     group.world.start(flight)
-
-
-def _unknown_column(group: Group) -> int:
-    """Of reads of global memory by copies that count on barriers; whoever writes there conflicts."""
-    return group.world.column("a copy from global memory", -1, 0)
 
 
 def issue_copies(group: Group, statement: Instruct) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convloom.errors import InternalError
 from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.order import Use
@@ -139,7 +140,9 @@ class RowMemory:
             if memory.known is not None:
                 known = memory.known[elements].all(axis=1)
                 self.toucher.unknown(f"global {name}", threads[~known], first[~known])
-            if name in self.world.shadows:
+            if self.row.completion is Completion.BARRIER_BYTES:
+                self._flying.sources.append((name, elements))
+            elif name in self.world.shadows:
                 use = Use.UPDATE if self.row.family is Family.ATOMIC else Use.READ
                 self.toucher.touch(
                     self.world.shadows[name], elements, threads, self.read_actors or self.actors, use, f"global {name}"
@@ -273,12 +276,22 @@ class RowMemory:
         pieces = target.pieces(np.array([place]), 8)
         self.toucher.touch(target.shadow, pieces, one, self.actors, Use.WRITE, f"barrier {name}")
 
+    @property
+    def _flying(self) -> Flight:
+        """The operation that a row issues which others wait for."""
+        if self.flight is None:
+            raise InternalError(f"{self.row.name} is executed as an operation in flight; it was not; report this")
+        return self.flight
+
     def _count_later(self, target: Block, place: int, state: Transactions, thread: int, nbytes: int) -> None:
         """The barrier of a copy is known: what it writes in this block, and reads, is due when the phase is over."""
-        flight = self.flight
-        assert flight is not None
-        flight.countdowns.append((target, place, nbytes))
+        flight = self._flying
         actors = Actors(True, state.column, flight.flying)
+        for name, elements in () if flight.countdowns else flight.sources:  # once, where a copy goes to many blocks
+            if name in self.world.shadows:
+                threads = np.full(len(elements), thread)
+                self.toucher.touch(self.world.shadows[name], elements, threads, actors, Use.READ, f"global {name}")
+        flight.countdowns.append((target, place, nbytes))
         for deposit in flight.deposits:
             if deposit.target is target:
                 threads = np.full(len(deposit.addresses), thread)

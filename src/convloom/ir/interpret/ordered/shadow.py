@@ -97,6 +97,12 @@ class _Epochs:
             other[late], wrong = held[late], wrong | late
         return wrong, other
 
+    def land(self, places: Array, flying: int, clock: int) -> None:
+        """Epochs in flight at these places become known ones."""
+        for clocks in self.clocks:
+            own = places[clocks[places] == flying]
+            clocks[own] = clock
+
     def clear(self, places: Array) -> None:
         for columns in self.columns:
             columns[places] = NOBODY
@@ -152,3 +158,7 @@ class Shadow:
         """Writes of an operation in flight become ones of a known epoch, unless others came over them."""
         own = places[self.clocks[places] == flying]
         self.clocks[own] = clock
+
+    def land_reads(self, places: Array, flying: int, clock: int) -> None:
+        """The same for reads."""
+        self._readers.land(places, flying, clock)

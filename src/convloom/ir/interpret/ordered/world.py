@@ -47,6 +47,8 @@ class Flight:
     thread: int
     flying: int
     deposits: list[Deposit] = field(default_factory=list[Deposit])
+    sources: list[tuple[str, Array]] = field(default_factory=list[tuple[str, Array]])
+    """(global buffer, numbers) that it reads and counts on a barrier."""
     countdowns: list[tuple[Block, int, int]] = field(default_factory=list[tuple[Block, int, int]])
     """(block, barrier, bytes) of what it counts on barriers."""
 
@@ -163,6 +165,7 @@ class World:
         self.version += 1
         for deposit in flight.deposits:
             self._write(flight, deposit)
+        self._end_reads(flight)
         for block, barrier, nbytes in flight.countdowns:
             count_bytes(self, flight, block, barrier, nbytes)
 
@@ -182,6 +185,16 @@ class World:
             return
         memory = self.launch.memories[target]
         place_bytes(memory, deposit)
+
+    def _end_reads(self, flight: Flight) -> None:
+        """Reads of global memory are over for those who have seen the phase of the (first) barrier."""
+        if not flight.countdowns:
+            return
+        block, barrier, _ = flight.countdowns[0]
+        for name, elements in flight.sources:
+            if name in self.shadows:
+                phase = block.transactions[barrier].phase + 1
+                self.shadows[name].land_reads(elements.ravel(), flight.flying, phase)
 
     def report(self, kind: FindingKind, place: Place, subject: str, block: int, thread: int) -> None:
         """Records a fault that is no access."""
