@@ -38,7 +38,7 @@ def test_text_reads_back(name):
 def test_right_kernels_are_exact_and_have_no_finding(name, landing):
     shape = SHAPES[name]
     kernel = pipeline(shape)
-    for seed in range(2 if landing is Landing.SEEDED else 1):
+    for seed in range(2 if landing is Landing.SEEDED and shape.blocks == 1 else 1):
         outcome, exact = launch(kernel, shape, Options(landing=landing, seed=seed, multiprocessors=shape.blocks))
         assert [str(finding) for finding in outcome.findings] == []
         assert exact
