@@ -358,7 +358,7 @@ def candidates(
         fitting = [shape for shape in shapes[::every] if not _wasteful(shape, arrangement.work)]
         for shape in fitting or (_smallest(shapes) if every == 1 else ()):
             plan = build_plan(shape, arrangement, index_bits, vectors)
-            for grouped in (plan,) if splits is None else (plan, *grouped_sums(plan, target)):
+            for grouped in (plan,) if splits is None else (plan, *grouped_sums(plan, arrangement.work, target)):
                 if check_resources(grouped, contraction.acc, target) is None:
                     yield grouped, arrangement
                     for option in () if splits is None else split_sums(grouped, arrangement.work, target, splits):

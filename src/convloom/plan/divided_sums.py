@@ -19,8 +19,10 @@ _MOST_PARTS = 512
 _MOST_WORKSPACE = 2**28  # bytes; more is never faster
 
 
-def grouped_sums(plan: TiledPlan, target: Target) -> Iterator[TiledPlan]:
-    """The plan with other numbers of K groups, where its blocks have few threads."""
+def grouped_sums(plan: TiledPlan, work: Workload, target: Target) -> Iterator[TiledPlan]:
+    """The plan with other numbers of K groups, where its blocks have few threads and do not fill the machine."""
+    if _tiles(plan, work) * plan.group_threads > target.processors * target.resident_threads:
+        return
     for k_groups in _groups(plan, target):
         yield replace(plan, k_groups=k_groups)
 
@@ -29,6 +31,10 @@ def split_sums(plan: TiledPlan, work: Workload, target: Target, policy: Policy) 
     """The plan with other numbers of parts, as far as the sizes make them worth looking at; resources stay the same."""
     for split in _splits(plan, work, target, policy):
         yield replace(plan, split=split)
+
+
+def _tiles(plan: TiledPlan, work: Workload) -> int:
+    return -(-work.m // plan.block_m) * -(-work.n // plan.block_n) * work.g * work.phases
 
 
 def _groups(plan: TiledPlan, target: Target) -> tuple[int, ...]:
@@ -40,7 +46,7 @@ def _groups(plan: TiledPlan, target: Target) -> tuple[int, ...]:
 
 
 def _splits(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> Iterator[Split]:
-    tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n) * work.g * work.phases
+    tiles = _tiles(plan, work)
     steps = step_count(plan, work)
     most = min(steps // _LEAST_STEPS, _MOST_PARTS)
     if tiles < 1 or most < 2 or tiles > target.processors * _ROUNDS[-1] // 2:

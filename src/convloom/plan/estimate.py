@@ -65,14 +65,15 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
     tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n)
     blocks = max(tiles * work.g * work.phases * plan.split.parts, 1)
     steps = step_count(plan, work)
+    resident = 1 if vector_machine else resident_blocks(plan, work, target)
     if vector_machine:
         waves, per_block = -(-blocks // target.processors), _vector_block(plan, work, target, steps)
     else:
-        resident = min(resident_blocks(plan, work, target), max(1, -(-blocks // target.processors)))
-        waves = max(1.0, blocks / (target.processors * resident)) * resident
-        per_block = _thread_block(plan, work, target, steps, resident)
+        busy = min(resident, max(1, -(-blocks // target.processors)))
+        waves = max(1.0, blocks / (target.processors * busy)) * busy
+        per_block = _thread_block(plan, work, target, steps, busy)
     compute = waves * per_block / (target.clock_ghz * 1e9)
-    memory = traffic(plan, work, target) / (target.bandwidth_gbs * 1e9)
+    memory = _traffic(plan, work, target, resident) / (target.bandwidth_gbs * 1e9)
     return Cost(max(compute, memory) + _second_pass(plan, work, target, blocks), compute, memory, blocks)
 
 
@@ -185,22 +186,26 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
 
 def traffic(plan: TiledPlan, work: Workload, target: Target) -> float:
     """Bytes through device memory."""
+    return _traffic(plan, work, target, resident_blocks(plan, work, target))
+
+
+def _traffic(plan: TiledPlan, work: Workload, target: Target, resident: int) -> float:
     if target.vector_bits > 32:  # every second re-read of an operand misses the cache
         again_a = max(1.0, -(-work.n // plan.block_n) / 16)
         again_b = max(1.0, -(-work.m // plan.block_m) / 16)
     else:
-        again_a, again_b = _reads(plan, work, target)
+        again_a, again_b = _reads(plan, work, target, resident)
     return work.a_footprint * again_a + work.b_footprint * again_b + work.c_footprint
 
 
-def _reads(plan: TiledPlan, work: Workload, target: Target) -> tuple[float, float]:
+def _reads(plan: TiledPlan, work: Workload, target: Target, resident: int) -> tuple[float, float]:
     """How often A and B come from device memory: once if they stay in the cache, else once per wave that needs them.
 
     A wave of blocks that run together needs the strips of the rows and columns of tiles that it covers: with a walk in
     bands, up to `walk` rows; row by row, as many rows as it fills.
     """
     rows, columns = -(-work.m // plan.block_m), -(-work.n // plan.block_n)
-    wave = min(target.processors * resident_blocks(plan, work, target), rows * columns)
+    wave = min(target.processors * resident, rows * columns)
     if plan.walk == 1:
         high, wide = -(-wave // columns), min(wave, columns)
     else:

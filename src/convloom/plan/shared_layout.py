@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from convloom.dtypes import F32, DType
 from convloom.expr import Expr, const
-from convloom.plan.tiled import Along, TiledPlan, Transfer
+from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
+from convloom.target.catalogue import row_named
 from convloom.target.fragment_access import MATRIX_LINE_BYTES, is_conflict_free, packing
 from convloom.target.instruction import Instruction
 from convloom.target.number_format import TF32
@@ -89,12 +90,17 @@ def tile_layouts(plan: TiledPlan, acc: DType) -> tuple[SharedLayout, SharedLayou
 
 
 def _tile(plan: TiledPlan, name: str, transfer: Transfer, rows: int, acc: DType) -> SharedLayout:
-    row = plan.instruction
+    return _layout(plan.row, name, transfer, rows, plan.block_k, acc)
+
+
+@lru_cache(maxsize=1 << 16)  # candidates of all shapes and arrangements share few distinct tiles
+def _layout(row_name: str, name: str, transfer: Transfer, rows: int, depth: int, acc: DType) -> SharedLayout:
+    row = None if row_name == SCALAR else row_named(row_name)
     if row is None:
-        return _swizzled(SharedLayout(acc, rows, plan.block_k, False, transfer.pad), transfer)
+        return _swizzled(SharedLayout(acc, rows, depth, False, transfer.pad), transfer)
     along_k = lines_along_k(row, transfer.along)
     pack = packing(row, name, along_k)
-    return _swizzled(SharedLayout(stored_type(row, name), rows, plan.block_k, along_k, transfer.pad, pack), transfer)
+    return _swizzled(SharedLayout(stored_type(row, name), rows, depth, along_k, transfer.pad, pack), transfer)
 
 
 def _swizzled(layout: SharedLayout, transfer: Transfer) -> SharedLayout:
