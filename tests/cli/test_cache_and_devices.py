@@ -1,5 +1,8 @@
 """The commands that need no kernel: cache, devices, version; and how errors end."""
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -59,3 +62,8 @@ def test_version(cli):
     result = cli.invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.stdout.startswith("convloom ")
+
+
+def test_module_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "convloom", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("convloom ")
