@@ -9,13 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 from convloom.cli import app
+from convloom.compiler import prepare
 from convloom.frontend import fuzz_run
 from convloom.frontend.device_target import target_for
 from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
 from convloom.frontend.fuzz_draw import draw_case
 from convloom.frontend.fuzz_run import Kind, run_case, shrink
 from convloom.frontend.interpret_device import InterpretBuilt, InterpretDevice
+from convloom.plan.legality import check_plan
+from convloom.plan.policy import Policy
+from convloom.plan.tiled import parse_plan
 from convloom.problem.conv import Scaling
+from convloom.problem.data import make_operands
+from convloom.problem.epilogue.attributes import AttributeTexts
+from convloom.problem.fused_reference import fused_reference
 from convloom.runtime.device import device_named
 from convloom.target.arch import CPU, INTERPRET
 
@@ -55,16 +62,65 @@ def test_all_kinds_are_drawn(drawn):
     assert any("row=mma" in (case.plan or "") for case in drawn)
     assert {len(case.sizes.spatial) for case in drawn if isinstance(case.sizes, ConvSizes)} == {1, 2, 3}
     assert len({case.dtypes for case in drawn}) > 6
+    assert {case.policy.deterministic for case in drawn} == {True, False}
+    assert {case.policy.max_workspace for case in drawn} >= {None, 0}
+    for way in ("none", "passes", "atomic"):
+        assert any(f"split={way}" in (case.plan or "") for case in drawn)
+
+
+def test_all_kinds_of_epilogues_are_drawn():
+    drawn = [draw_case(Random(seed), INTERPRET).attributes for seed in range(400)]
+    steps = {step.split(":")[0] for case in drawn for step in case.post_ops.split("+")}
+    assert steps >= {
+        "relu",
+        "abs",
+        "clip",
+        "linear",
+        "square",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "max",
+        "min",
+        "sum",
+        "prelu",
+    }
+    for name in ("src", "wei", "dst"):
+        assert any(f"{name}:" in case.scales for case in drawn)
+        assert any(f"{name}:" in case.zero_points for case in drawn)
+
+
+def test_epilogues_keep_integers_exact_and_apart(drawn):
+    """A comparison within a bound, or of a constant, would say too little."""
+    fused = [case.called_problem() for case in drawn if not case.attributes.is_empty]
+    found = [fused_reference(problem, make_operands(problem), exact=True) for problem in fused]
+    exact = [bool((item.error == 0).all()) for item in found]
+    many = [np.unique(item.value).size >= min(3, item.value.size) for item in found]
+    assert len(fused) > 15
+    assert np.mean(exact) > 0.9
+    assert np.mean(many) > 0.8
+
+
+def test_plans_obey_the_policy(drawn):
+    for case in drawn:
+        if case.plan is not None:
+            contraction = prepare(case.compiled_problem()).contraction
+            assert check_plan(parse_plan(case.plan), contraction, INTERPRET, case.policy) is None
 
 
 def test_the_command_line_describes_the_same_problem(drawn, monkeypatch):
     seen = []
-    monkeypatch.setattr("convloom.cli.run.compile", lambda problem, device, plan, **_: seen.append((problem, plan)))
+
+    def compiled(problem, device, plan, *, deterministic, max_workspace):
+        seen.append((problem, plan, Policy(deterministic, max_workspace)))
+
+    monkeypatch.setattr("convloom.cli.run.compile", compiled)
     for case in drawn:
         words = shlex.split(case.command("interpret"))
         assert words[0] == "convloom"
         CliRunner().invoke(app, words[1:])
-        assert seen[-1] == (case.compiled_problem(), case.plan)
+        assert seen[-1] == (case.compiled_problem(), case.plan, case.policy)
     assert len(seen) == len(drawn)
 
 
@@ -118,6 +174,18 @@ def test_a_wrong_result_is_a_fault():
     assert fault.kind is Kind.WRONG
     smaller, _ = shrink(CASE, fault, device)
     assert smaller.scaling.alpha  # without it there is no fault
+
+
+def test_a_fault_in_one_step_keeps_that_step_alone():
+    device = Faulty("call(abs, ", "call(square, ")
+    attributes = AttributeTexts("relu:0.5+abs+add:f32:per_oc+sum:0.5", "wei:per_oc:*+dst:common:2")
+    case = replace(CASE, attributes=attributes, policy=Policy(True, 0))
+    assert run_case(case, device_named("interpret")) is None
+    fault = run_case(case, device)
+    assert fault.kind is Kind.WRONG
+    smaller, _ = shrink(case, fault, device)
+    assert smaller.attributes == AttributeTexts("abs")
+    assert smaller.policy == Policy()
 
 
 def test_writing_outside_is_a_fault(monkeypatch):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from convloom.dtypes import dtype_named
 from convloom.frontend.dynamic_twin import dynamic_twin
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.problem.conv import NO_SCALING, Scaling
+from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation.choose import parse_problem
 from convloom.problem.reference import Problem
@@ -64,13 +66,22 @@ class FuzzCase:
     scaling: Scaling = NO_SCALING
     dynamic: bool = False
     plan: str | None = None
+    attributes: AttributeTexts = NO_ATTRIBUTES
+    policy: Policy = ANYTHING
 
     def problem(self) -> Problem:
         """The problem of constant sizes. IllegalProblem for what no problem allows."""
         stag, wtag, dtag = self.tags
         bias = None if self.bias is None else dtype_named(self.bias)
         parsed = parse_problem(
-            self.sizes.line, direction=self.direction, dtypes=self.dtypes, bias=bias, stag=stag, wtag=wtag, dtag=dtag
+            self.sizes.line,
+            direction=self.direction,
+            dtypes=self.dtypes,
+            bias=bias,
+            stag=stag,
+            wtag=wtag,
+            dtag=dtag,
+            attributes=self.attributes,
         )
         return replace(parsed, scaling=self.scaling)
 
@@ -90,7 +101,12 @@ class FuzzCase:
         words += ["--bias", self.bias] if self.bias is not None else []
         words += ["--alpha"] if self.scaling.alpha else []
         words += ["--beta"] if self.scaling.beta else []
+        attributes = (self.attributes.post_ops, self.attributes.scales, self.attributes.zero_points)
+        for option, text in zip(("--attr-post-ops", "--attr-scales", "--attr-zero-points"), attributes, strict=True):
+            words += [option, text] if text else []
         words += ["--dynamic"] if self.dynamic else []
+        words += ["--deterministic"] if self.policy.deterministic else []
+        words += [] if self.policy.max_workspace is None else ["--max-workspace", str(self.policy.max_workspace)]
         words += ["--device", device, "--data", "int"]
         words += ["--plan", self.plan] if self.plan is not None else []
         return shlex.join(words)

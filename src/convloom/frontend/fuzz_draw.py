@@ -7,10 +7,13 @@ from random import Random
 
 from convloom.compiler import prepare
 from convloom.errors import IllegalProblem, NotYetSupported
+from convloom.frontend.fuzz_attributes import draw_attributes
 from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
 from convloom.plan.draw_plan import draw_plan
+from convloom.plan.policy import Policy
 from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Scaling
+from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation.defaults import TF32_NAME
 from convloom.target.arch import Target
@@ -38,8 +41,17 @@ def draw_case(random: Random, target: Target) -> FuzzCase:
             contraction = prepare(case.compiled_problem()).contraction
         except (IllegalProblem, NotYetSupported):
             continue
-        plan = draw_plan(random, contraction, target) if random.random() < 0.8 else None
+        plan = draw_plan(random, contraction, target, case.policy) if random.random() < 0.8 else None
         return case if plan is None else replace(case, plan=plan_text(plan))
+
+
+def _policy(random: Random) -> Policy:
+    return Policy(random.random() < 0.15, random.choice((0, 1 << 12)) if random.random() < 0.15 else None)
+
+
+def _attributes(random: Random, operand_types: str) -> AttributeTexts:
+    names = operand_types.replace(TF32_NAME, "f32").split(":")
+    return draw_attributes(random, (names[0], names[len(names) // 2], names[-1]))
 
 
 def _scaling(random: Random) -> Scaling:
@@ -65,7 +77,17 @@ def _draw_conv(random: Random) -> FuzzCase:
     bias = None if direction == "bwd_w" else _bias(random, operand_types)
     tags = (random.choice(_TAGS), random.choice((ANY, "abx", "axb")), random.choice(_TAGS))
     dynamic = random.random() < 0.3 and not any("B" in tag for tag in tags)
-    return FuzzCase(sizes, direction, _by_tensor(operand_types, direction), tags, bias, _scaling(random), dynamic)
+    return FuzzCase(
+        sizes,
+        direction,
+        _by_tensor(operand_types, direction),
+        tags,
+        bias,
+        _scaling(random),
+        dynamic,
+        attributes=_attributes(random, operand_types),
+        policy=_policy(random),
+    )
 
 
 def _by_tensor(operand_types: str, direction: str) -> str:
@@ -92,5 +114,12 @@ def _draw_gemm(random: Random) -> FuzzCase:
     m, n, k = (random.choice(_SIZES) for _ in range(3))
     sizes = GemmSizes(random.choice((1, 1, 2, 3)), m, n, k, (flips[0], flips[1], flips[2]))
     return FuzzCase(
-        sizes, "fwd", types, bias=_bias(random, types), scaling=_scaling(random), dynamic=random.random() < 0.3
+        sizes,
+        "fwd",
+        types,
+        bias=_bias(random, types),
+        scaling=_scaling(random),
+        dynamic=random.random() < 0.3,
+        attributes=_attributes(random, types),
+        policy=_policy(random),
     )

@@ -11,8 +11,10 @@ from convloom.frontend.compile import compile
 from convloom.frontend.device_run import run_on_device
 from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
 from convloom.frontend.problem_check import judge
+from convloom.plan.policy import ANYTHING
 from convloom.problem.conv import NO_SCALING
 from convloom.problem.data import DataKind, make_operands
+from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.layout_tags import ANY
 from convloom.runtime.interface import Device
 
@@ -46,7 +48,14 @@ def run_case(case: FuzzCase, device: Device) -> Fault | None:
 
 def _run(case: FuzzCase, device: Device) -> Fault | None:
     called = case.called_problem()
-    kernel = compile(case.compiled_problem(), device, case.plan)
+    policy = case.policy
+    kernel = compile(
+        case.compiled_problem(),
+        device,
+        case.plan,
+        deterministic=policy.deterministic,
+        max_workspace=policy.max_workspace,
+    )
     operands = make_operands(called, DataKind.INT)
     outcome = judge(called, operands, run_on_device(kernel, operands, problem=called), DataKind.INT)
     if not outcome.comparison.passed:
@@ -86,6 +95,10 @@ def _smaller(case: FuzzCase) -> Iterator[FuzzCase]:
         yield replace(case, plan=None)
     if case.dynamic:
         yield replace(case, dynamic=False)
+    if case.policy != ANYTHING:
+        yield replace(case, policy=ANYTHING)
+    for attributes in _fewer(case.attributes):
+        yield replace(case, attributes=attributes)
     if case.bias is not None:
         yield replace(case, bias=None)
     if case.scaling != NO_SCALING:
@@ -97,6 +110,16 @@ def _smaller(case: FuzzCase) -> Iterator[FuzzCase]:
             yield replace(case, tags=(*case.tags[:place], ANY, *case.tags[place + 1 :]))
     for sizes in _smaller_sizes(case.sizes):
         yield replace(case, sizes=sizes)
+
+
+def _fewer(attributes: AttributeTexts) -> Iterator[AttributeTexts]:
+    """Attributes without one of their parts; first without any."""
+    if not attributes.is_empty:
+        yield NO_ATTRIBUTES
+    for name in ("post_ops", "scales", "zero_points"):
+        parts = getattr(attributes, name).split("+")
+        for place in range(len(parts) if parts[0] else 0):
+            yield replace(attributes, **{name: "+".join(parts[:place] + parts[place + 1 :])})
 
 
 def _smaller_sizes(sizes: ConvSizes | GemmSizes) -> Iterator[ConvSizes | GemmSizes]:

@@ -13,7 +13,7 @@ from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.candidates import arrangements, candidates
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, Merged
 from convloom.plan.legality import check_plan, multiplying_rows, products_of, row_multiplies, store_width
-from convloom.plan.policy import ANYTHING
+from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.shared_layout import conflict_free_pad, lines_along_k
 from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
@@ -32,15 +32,17 @@ _SWIZZLES = (1, 1, 1, 2, 4, 8)
 _MOST_UNROLLED = 256  # products in straight code: more make a C compiler slow
 
 
-def draw_plan(random: random.Random, contraction: Contraction, target: Target) -> TiledPlan | None:
-    """A legal plan: one of the planner's candidates, or any; None if none was found (the planner then chooses)."""
+def draw_plan(
+    random: random.Random, contraction: Contraction, target: Target, policy: Policy = ANYTHING
+) -> TiledPlan | None:
+    """A plan that is legal and allowed: one of the planner's candidates, or any; None if none was found."""
     draw = random.choice((_candidate, _candidate, _any_plan, _row_plan))
     for _ in range(_ATTEMPTS):
         plan = draw(random, contraction, target)
         if plan is None:
             draw = _any_plan
             continue
-        if check_plan(plan, contraction, target) is None:
+        if check_plan(plan, contraction, target, policy) is None:
             return plan
     return None
 
