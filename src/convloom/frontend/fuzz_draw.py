@@ -32,7 +32,10 @@ _OPERAND_ORDER = {"fwd": (0, 1, 2), "bwd_d": (2, 1, 0), "bwd_w": (0, 2, 1)}  # (
 
 
 def draw_case(random: Random, target: Target) -> FuzzCase:
-    """A case that is a legal problem; its plan is a random legal one in most cases."""
+    """A case that is a legal problem; its plan is a random legal one in most cases.
+
+    Where workspace is limited and sizes are dims, the planner chooses: a given plan would be refused at some sizes.
+    """
     while True:
         case = _draw_gemm(random) if random.random() < 0.25 else _draw_conv(random)
         try:
@@ -41,7 +44,8 @@ def draw_case(random: Random, target: Target) -> FuzzCase:
             contraction = prepare(case.compiled_problem()).contraction
         except (IllegalProblem, NotYetSupported):
             continue
-        plan = draw_plan(random, contraction, target, case.policy) if random.random() < 0.8 else None
+        given = random.random() < 0.8 and not (case.dynamic and case.policy.max_workspace is not None)
+        plan = draw_plan(random, contraction, target, case.policy) if given else None
         return case if plan is None else replace(case, plan=plan_text(plan))
 
 
