@@ -80,6 +80,7 @@ class Completion(Enum):
     BULK_GROUP = "bulk group"
     MULTIPLY_GROUP = "multiply group"
     BARRIER_BYTES = "barrier bytes"  # counts its bytes on a transaction barrier when done
+    COPIES_DONE = "copies done"  # happens when the earlier copies (of copy groups) of the thread are done
 
 
 class Proxy(Enum):

@@ -6,10 +6,12 @@ Source: NVIDIA, PTX ISA, "mbarrier", "barrier.cluster", "mapa", "fence.proxy", "
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from convloom.target.instruction import (
+    Completion,
     Constraint,
     Direction,
     Execution,
@@ -118,6 +120,19 @@ _WAIT = (
     "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$barrier], $parity; @!done bra again; }"
 )
 _DONE = Operand("d", Direction.OUT)
+_ARRIVE_BEHIND_COPIES = replace(
+    _barrier_row(
+        "cp.async.mbarrier.arrive.noinc",
+        "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$barrier];",
+        _transition(Space.SHARED, None, _arrive),
+        "One arrival, of those that the barrier was initialised for, when all cp.async that the thread issued before "
+        "it are done, committed or not: releases what they wrote, and no other access of the thread. What they wrote "
+        "came by the ordinary path: asynchronous multiplies read it behind a proxy fence of those who waited.",
+    ),
+    needs=nvidia(80),
+    family=Family.ASYNC_COPY,
+    completion=Completion.COPIES_DONE,
+)
 
 _BARRIERS = (
     _barrier_row(
@@ -275,6 +290,7 @@ _ORDER = (
 
 ROWS: tuple[Instruction, ...] = (
     *_BARRIERS,
+    _ARRIVE_BEHIND_COPIES,
     _MAPA,
     _register_budget("dec", "The warpgroup gives up registers beyond this count per thread."),
     _register_budget(

@@ -13,7 +13,7 @@ from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, U8
 from convloom.target.asm_text import statement
 from convloom.target.catalogue import all_rows, row_named
 from convloom.target.group_multiply import MatrixDescriptor
-from convloom.target.instruction import Family, Instruction, Ordering
+from convloom.target.instruction import Completion, Family, Instruction, Ordering
 from convloom.target.lane_map import to_lanes
 from convloom.target.multiply import fragment_matrix
 from convloom.target.number_format import TF32
@@ -147,6 +147,26 @@ def asynchronous_copy(row: Instruction, rng: np.random.Generator) -> Case:
     }
     after = text("cp.async.commit_group") + " " + text("cp.async.wait_group", pending="0")
     return Case(row, values, np.full((BLOCKS, 32 * nbytes), 0xEE, np.uint8), source, after=after)
+
+
+def arrival_behind_copies(row: Instruction, rng: np.random.Generator) -> Case:
+    """32 threads copy 16 bytes each, which nobody commits, and arrive for them; all wait for the phase, and read."""
+    barrier = 32 * 16
+    shared = np.full((BLOCKS, barrier + 16), 0xEE, np.uint8)
+    copied = rng.integers(1, 256, (BLOCKS, barrier)).astype(np.uint8)
+    shared[:, :barrier] = copied  # as the semantics find them: copied already
+    shared[:, barrier : barrier + 8] = initial(np.full(1, 32)).view(np.uint8)
+    place = "(u64)block * 512 + lane * 16"
+    copy = text(
+        "cp.async.cg.16", destination="base + lane * 16", source=f"(u64)global_bytes + {place}", source_bytes="16u"
+    )
+    before = (
+        f"if (lane == 0) {{ {text('mbarrier.init', barrier=f'base + {barrier}', count='32u')} }} "
+        f"*(uint4 *)(tile + lane * 16) = make_uint4(0, 0, 0, 0); __syncthreads(); {copy}"
+    )
+    values = {"barrier": words(np.full((BLOCKS, 32), barrier))}
+    after = f"wait_for(base + {barrier}, 0, failed);"
+    return Case(row, values, shared, copied.reshape(-1), before, after, ignored=(barrier, barrier + 8))
 
 
 # --- wgmma ----------------------------------------------------------------------------------------------------------
@@ -482,6 +502,8 @@ def warp_cases(seed: int = 1) -> Iterator[Case]:
             yield exact_multiply(row, rng)
         if row.family is Family.ASYNC_COPY and row.operands and len(row.operands) == 3:
             yield asynchronous_copy(row, rng)
+        if row.completion is Completion.COPIES_DONE:
+            yield arrival_behind_copies(row, rng)
 
 
 def tensor_cases(seed: int = 2) -> Iterator[Case]:

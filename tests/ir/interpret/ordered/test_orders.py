@@ -199,6 +199,89 @@ def test_a_copy_reads_global_memory_until_its_phase_is_over(landing):
     assert found(EVERYWHERE, NONE, WAIT.format(0)) >= RACE
 
 
+# --- copies of threads that arrive for them -------------------------------------------------------------------------
+
+GATHER = """
+    shared s f32[256] align 128
+    shared full b64[1]
+    when tid == 0
+      do mbarrier.init (barrier=address(full, 0), count=index({count}))
+    barrier
+    when tid < 32
+      do cp.async.ca.4 (destination=address(s, tid), source=address(a, 2 * tid), source_bytes=index(4))
+      {commit}
+      {arrive}
+      {later}
+    when 32 <= tid
+      {wait}
+      {fence}
+      {use}
+"""
+ARRIVE = "do cp.async.mbarrier.arrive.noinc (barrier=address(full, 0))"
+COPY_LATE = "do cp.async.ca.4 (destination=address(s, tid), source=address(a, tid), source_bytes=index(4))"
+USE = "write c[tid - 32] = read(s, 63 - tid, 1)"
+BULK_USE = """when tid == 32
+        do cp.async.bulk.store (address=address(c, 0), source=address(s, 0), size=index(128))
+        do cp.async.bulk.commit_group ()
+        do cp.async.bulk.wait_group (pending=index(0))"""
+
+
+def gather(landing=Landing.LATEST, seed=0, **parts):
+    given = {"count": 32, "commit": NONE, "arrive": ARRIVE, "later": NONE, "wait": WAIT.format(0), "fence": NONE}
+    return run(GATHER.format(**{**given, "use": USE, **parts}), landing=landing, seed=seed)
+
+
+@pytest.mark.parametrize("landing", list(Landing))
+@pytest.mark.parametrize("commit", [NONE, "do cp.async.commit_group ()"])
+def test_an_arrival_behind_copies_hands_them_over(landing, commit):
+    for seed in range(3):
+        kinds, c, text = gather(landing, seed, commit=commit)
+        assert kinds == set(), text
+        assert c[:32].tolist() == list(range(62, -2, -2))
+
+
+@pytest.mark.parametrize("landing", list(Landing))
+def test_faults_around_an_arrival_behind_copies(landing):
+    for seed in range(2):
+        assert gather(landing, seed, wait=NONE)[0] >= RACE
+        assert gather(landing, seed, arrive="do mbarrier.arrive (barrier=address(full, 0))")[0] >= RACE
+        assert gather(landing, seed, later=COPY_LATE)[0] >= RACE  # it is no part of the arrival
+        assert gather(landing, seed, count=33)[0] == DEADLOCK
+        assert gather(landing, seed, count=31)[0] >= RACE
+
+
+def test_an_arrival_that_nobody_waits_for_must_not_outlive_its_block():
+    assert gather(Landing.LATEST, wait=NONE, use=NONE)[0] == {FindingKind.UNFINISHED}
+    assert gather(Landing.EARLIEST, wait=NONE, use=NONE)[0] == set()
+
+
+def test_what_was_copied_needs_a_proxy_fence_of_those_who_waited():
+    assert gather(use=BULK_USE)[0] == {FindingKind.UNFENCED}
+    kinds, c, _ = gather(use=BULK_USE, fence=EVERYWHERE)
+    assert kinds == set()
+    assert c[:32].tolist() == list(range(0, 64, 2))
+
+
+def test_an_arrival_behind_copies_releases_nothing_else():
+    write = "write s[tid + 64] = read(a, tid, 1)"
+    body = GATHER.replace("{arrive}", f"{write}\n      {{arrive}}")
+    use = "write c[tid - 32] = read(s, tid + 32, 1)"
+    given = {"count": 32, "commit": NONE, "later": NONE, "wait": WAIT.format(0), "fence": NONE, "use": use}
+    assert run(body.format(arrive=ARRIVE, **given))[0] >= RACE
+    both = "do mbarrier.arrive (barrier=address(full, 0))\n      " + ARRIVE
+    assert run(body.format(arrive=both, **{**given, "count": 64}))[0] == set()
+
+
+def test_groups_are_waited_for_as_before_an_arrival():
+    """A thread that arrives in between still waits for its own groups by their number."""
+    copy = COPY_LATE.replace("s, tid", "s, tid + 64")
+    later = f"{copy}\n      do cp.async.commit_group ()\n      do cp.async.wait_group (pending=index({{}}))"
+    later += "\n      write part[tid] = read(s, tid + 64, 1)"
+    given = {"wait": NONE, "use": NONE, "landing": Landing.LATEST}
+    assert gather(later=later.format(0), **given)[0] <= {FindingKind.UNFINISHED}
+    assert gather(later=later.format(1), **given)[0] >= RACE
+
+
 # --- proxies and bulk groups ----------------------------------------------------------------------------------------
 
 STORE = """

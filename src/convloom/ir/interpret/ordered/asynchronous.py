@@ -49,7 +49,7 @@ def issue_copies(group: Group, statement: Instruct) -> None:
     columns, labels = np.zeros(block.threads, np.int64), np.zeros(block.threads, np.int64)
     for thread in map(int, threads):
         columns[thread] = group.world.column("a copy in flight", block.number, thread)
-        labels[thread] = group.label("copy", thread)
+        labels[thread] = group.copy_epochs[thread - start]
         group.issued["copy", thread] = int(labels[thread]), group.chunk.place
     first = int(threads[0])
     key = ("copy", block.number, start, int(labels[first]))
@@ -57,6 +57,27 @@ def issue_copies(group: Group, statement: Instruct) -> None:
     memory = group.memory(statement, Actors(False, columns, labels), flight)
     memory.read_actors = Actors()
     group.run(statement, memory)
+    group.world.start(flight)
+
+
+def arrive_behind_copies(group: Group, statement: Instruct) -> None:
+    """An arrival of each thread at a barrier, when its copies so far are done; whoever waits has seen them then."""
+    start, threads = group.chunk.group.start, group.active_threads()
+    flight = Flight(
+        ("arrival", group.block.number, start, 0),
+        group.chunk.place,
+        group.block,
+        int(threads[0]),
+        group.world.next_flying(),
+    )
+    copies = ("copy", group.block.number, start)
+    flight.behind = [item for item in group.world.flights if item.key[:3] == copies]
+    memory = group.memory(statement, Actors(), flight)
+    memory.copies_of = group.copies_of
+    group.run(statement, memory)
+    group.copy_epochs[threads - start] += 1
+    for thread in map(int, threads):
+        group.issued.pop(("copy", thread), None)
     group.world.start(flight)
 
 

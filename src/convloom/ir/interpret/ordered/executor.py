@@ -9,7 +9,7 @@ from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array
 from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.ordered.accesses import Actors
-from convloom.ir.interpret.ordered.asynchronous import issue_copies, issue_single, multiply
+from convloom.ir.interpret.ordered.asynchronous import arrive_behind_copies, issue_copies, issue_single, multiply
 from convloom.ir.interpret.ordered.group import Group
 from convloom.ir.interpret.ordered.order_rows import HANDLERS
 from convloom.ir.interpret.ordered.waits import acquire_tested, await_row, block_barrier
@@ -63,6 +63,8 @@ class Executor(Group):
             multiply(self, statement, threads)
         elif row.completion is Completion.COPY_GROUP:
             issue_copies(self, statement)
+        elif row.completion is Completion.COPIES_DONE:
+            arrive_behind_copies(self, statement)
         else:
             self._plain(statement)
         return None

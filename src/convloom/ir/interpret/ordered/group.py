@@ -14,7 +14,7 @@ from convloom.ir.interpret.instructions import check_whole_groups, grouped, oper
 from convloom.ir.interpret.memory import Array, Bools, SharedMemory
 from convloom.ir.interpret.order import Use
 from convloom.ir.interpret.ordered.accesses import Actors, Toucher
-from convloom.ir.interpret.ordered.block import Block
+from convloom.ir.interpret.ordered.block import Block, Clock
 from convloom.ir.interpret.ordered.row_memory import RowMemory
 from convloom.ir.interpret.ordered.world import Flight, World, item_bytes
 from convloom.ir.ops import Address, Buffer, Descriptor, Instruct, Registers, Scope
@@ -35,6 +35,10 @@ class Group:
     committed: dict[str, Array] = field(default_factory=dict[str, Array])
     issued: dict[tuple[str, int], tuple[int, Place]] = field(default_factory=dict[tuple[str, int], tuple[int, Place]])
     """By (kind, thread): the latest group with an operation in it, and where that is."""
+    copy_epochs: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Per thread: the number of its present copies, which a commit and an arrival behind them raise."""
+    commits: list[Array] = field(default_factory=list[Array])
+    """By number of commits, per thread: the number of the copies in the last one."""
     touched: dict[str, Bools] = field(default_factory=dict[str, Bools])  # registers since the last wgmma.fence
     multiplying: dict[str, Array] = field(default_factory=dict[str, Array])  # group whose multiply has the register
     in_row: bool = False
@@ -43,6 +47,7 @@ class Group:
     def __post_init__(self) -> None:
         for kind in KINDS.values():
             self.committed[kind] = np.zeros(len(self.chunk.group), np.int64)
+        self.copy_epochs = np.ones(len(self.chunk.group), np.int64)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -157,6 +162,23 @@ class Group:
         arguments = dict(statement.arguments)
         for name, words in results.items():
             store(self.chunk, arguments[name], words)
+
+    def commit_copies(self, threads: Array) -> None:
+        """The threads' copies since the last commit are a group."""
+        local = threads - self.chunk.group.start
+        self.committed["copy"][local] += 1
+        for place, count in zip(local, self.committed["copy"][local], strict=True):
+            while len(self.commits) < count:
+                self.commits.append(np.zeros(len(self.chunk.group), np.int64))
+            self.commits[count - 1][place] = self.copy_epochs[place]
+        self.copy_epochs[local] += 1
+
+    def copies_of(self, thread: int) -> Clock:
+        """The clock of somebody who has seen all copies that a thread issued so far."""
+        column = self.world.column("a copy in flight", self.block.number, thread)
+        clock = np.zeros((2, column + 1), np.int32)
+        clock[0, column] = self.copy_epochs[thread - self.chunk.group.start]
+        return clock
 
     def label(self, kind: str, thread: int) -> int:
         """The number of the open group of a thread."""

@@ -12,7 +12,7 @@ from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.ordered.block import Meeting
 from convloom.ir.interpret.ordered.group import KINDS, Group
 from convloom.ir.interpret.ordered.waits import arrive, meet
-from convloom.target.instruction import Instruction, Ordering
+from convloom.target.instruction import Completion, Instruction, Ordering
 
 
 def _sync(group: Group, row: Instruction, threads: Array, given: dict[str, Any]) -> Iterator[Pause]:
@@ -50,7 +50,10 @@ def _cluster_wait(group: Group, row: Instruction, threads: Array, given: dict[st
 
 
 def _commit(group: Group, row: Instruction, threads: Array, given: dict[str, Any]) -> None:
-    group.committed[KINDS[row.completion]][threads - group.chunk.group.start] += 1
+    if row.completion is Completion.COPY_GROUP:
+        group.commit_copies(threads)
+    else:
+        group.committed[KINDS[row.completion]][threads - group.chunk.group.start] += 1
 
 
 def _wait_groups(group: Group, row: Instruction, threads: Array, given: dict[str, Any]) -> None:
@@ -60,9 +63,10 @@ def _wait_groups(group: Group, row: Instruction, threads: Array, given: dict[str
     if kind == "multiply":
         _end_multiplies(group, threads, int(done.min()))
         return
-    for thread, count in zip(map(int, threads), map(int, done), strict=True):
-        if (kind, thread) not in group.issued or count <= 0:
+    for thread, groups in zip(map(int, threads), map(int, done), strict=True):
+        if (kind, thread) not in group.issued or groups <= 0:
             continue
+        count = int(group.commits[groups - 1][thread - group.chunk.group.start]) if kind == "copy" else groups
         names = {"copy": ("a copy in flight",), "bulk": ("a bulk copy that reads", "a bulk copy")}[kind]
         for name in names[:1] if reads_only else names:
             column = group.world.column(name, group.block.number, thread)

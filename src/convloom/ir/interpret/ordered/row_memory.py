@@ -12,13 +12,15 @@ from convloom.ir.interpret.findings import FindingKind
 from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.order import Use
 from convloom.ir.interpret.ordered.accesses import Actors, Toucher
-from convloom.ir.interpret.ordered.block import Block, Transactions, byte_places
-from convloom.ir.interpret.ordered.world import Deposit, Flight, World, finish, item_bytes, place_bytes
+from convloom.ir.interpret.ordered.block import Block, Clock, Transactions, byte_places
+from convloom.ir.interpret.ordered.world import Arrival, Deposit, Flight, World, finish, item_bytes, place_bytes
 from convloom.ir.ops import Buffer
 from convloom.target.instruction import Completion, Family, Instruction
 from convloom.target.memory import Space
 from convloom.target.tensor_map import TensorMap
 from convloom.target.transaction_barrier import BarrierFault
+
+_ON_BARRIERS = (Completion.BARRIER_BYTES, Completion.COPIES_DONE)
 
 
 @dataclass
@@ -35,6 +37,7 @@ class RowMemory:
     flight: Flight | None = None  # of an asynchronous row
     read_actors: Actors | None = None  # of loads, where they differ
     silent: bool = False  # looks only: no access is noted
+    copies_of: Callable[[int], Clock] | None = None  # of an arrival behind copies: what it releases, by thread
 
     def base(self, buffer: Buffer) -> int:
         """See `instructions.Spaces`."""
@@ -72,7 +75,7 @@ class RowMemory:
         flat, threads, kept = self._flat(addresses, active)
         operands = np.broadcast_to(operand, addresses.shape).reshape(-1)
         old = np.zeros(flat.size, operand.dtype)
-        if self.row.family is Family.BARRIER or self.row.completion is Completion.BARRIER_BYTES:
+        if self.row.family is Family.BARRIER or self.row.completion in _ON_BARRIERS:
             for place in np.flatnonzero(kept):
                 self._barrier(int(flat[place]), int(threads[place]), operands[place : place + 1], combine)
         elif kept.any():
@@ -245,7 +248,11 @@ class RowMemory:
             self.toucher.report(FindingKind.UNINITIALISED, "transaction barrier", here[1], here[0])
             return
         if self.row.name != "mbarrier.init":
-            self.toucher.check_barrier(state, thread, asynchronous=self.flight is not None)
+            counts_bytes = self.row.completion is Completion.BARRIER_BYTES
+            self.toucher.check_barrier(state, thread, asynchronous=counts_bytes)
+        if self.copies_of is not None:
+            self._flying.arrivals.append(Arrival(target, place, thread, combine, operand, self.copies_of(thread)))
+            return
         if self.flight is not None:
             self._count_later(target, place, state, thread, int(operand[0]))
             return

@@ -98,8 +98,9 @@ def _step(world: World, actors: list[_Actor]) -> bool:
 def _leave(world: World, block: Block) -> None:
     """A block ends: copies that still write its shared memory are a fault."""
     for flight in tuple(world.flights):
-        if any(deposit.target is block for deposit in flight.deposits):
-            world.report(FindingKind.UNFINISHED, flight.place, "a copy to shared memory", block.number, flight.thread)
+        if flight.uses(block):
+            what = "an arrival" if flight.arrivals else "a copy to shared memory"
+            world.report(FindingKind.UNFINISHED, flight.place, what, block.number, flight.thread)
             world.land(flight)
     block.ended = True
     if world.launch.kernel.cluster == 1:

@@ -12,7 +12,7 @@ from convloom.ir.interpret.chunk import Launch
 from convloom.ir.interpret.findings import FindingKind, Place
 from convloom.ir.interpret.memory import Array, GlobalMemory
 from convloom.ir.interpret.options import Landing
-from convloom.ir.interpret.ordered.block import Block, Clock, Meeting, byte_places, nothing
+from convloom.ir.interpret.ordered.block import Block, Clock, Meeting, byte_places, joined, nothing
 from convloom.ir.interpret.ordered.shadow import FLYING, Shadow
 from convloom.ir.ops import Buffer, Scope
 from convloom.ir.shared_space import shared_bytes, shared_offsets
@@ -38,6 +38,18 @@ class Deposit:
 
 
 @dataclass(slots=True)
+class Arrival:
+    """One thread's arrival at a barrier of a block, yet to come: the change of its word, and what it releases."""
+
+    target: Block
+    place: int
+    thread: int
+    combine: Callable[[Array, Array], Array]
+    operand: Array
+    clock: Clock
+
+
+@dataclass(slots=True)
 class Flight:
     """An asynchronous operation between issue and completion. `key`: of the group that a wait completes."""
 
@@ -51,6 +63,13 @@ class Flight:
     """(global buffer, numbers) that it reads and counts on a barrier."""
     countdowns: list[tuple[Block, int, int]] = field(default_factory=list[tuple[Block, int, int]])
     """(block, barrier, bytes) of what it counts on barriers."""
+    arrivals: list[Arrival] = field(default_factory=list[Arrival])
+    behind: list[Flight] = field(default_factory=list["Flight"])
+    """Operations that land before it."""
+
+    def uses(self, block: Block) -> bool:
+        """Whether it will write a block's shared memory."""
+        return any(item.target is block for item in (*self.deposits, *self.arrivals))
 
 
 class World:
@@ -160,7 +179,10 @@ class World:
             self.land(flight)
 
     def land(self, flight: Flight) -> None:
-        """Its bytes are written, and counted on its barriers."""
+        """Its bytes are written, and counted on its barriers; what it is behind lands first."""
+        for earlier in flight.behind:
+            if any(item is earlier for item in self.flights):
+                self.land(earlier)
         self.flights.remove(flight)
         self.version += 1
         for deposit in flight.deposits:
@@ -168,6 +190,8 @@ class World:
         self._end_reads(flight)
         for block, barrier, nbytes in flight.countdowns:
             count_bytes(self, flight, block, barrier, nbytes)
+        for arrival in flight.arrivals:
+            arrive_late(self, flight, arrival)
 
     def land_group(self, key: tuple[str, int, int], most: int) -> None:
         """Lands operations of a thread's groups up to number `most`."""
@@ -224,6 +248,20 @@ def count_bytes(world: World, flight: Flight, block: Block, barrier: int, nbytes
         world.report(FindingKind.BROKEN_RULE, flight.place, "bytes of a barrier", block.number, flight.thread)
         return
     finish(block, barrier, from_words.copy(), words)
+
+
+def arrive_late(world: World, flight: Flight, arrival: Arrival) -> None:
+    """An arrival that waited for copies happens."""
+    block, place = arrival.target, arrival.place
+    word = block.bytes[place : place + 8].view(np.uint64).copy()
+    try:
+        after = arrival.combine(word, arrival.operand)
+    except BarrierFault:
+        world.report(FindingKind.BROKEN_RULE, flight.place, "arrivals of a barrier", block.number, arrival.thread)
+        return
+    state = block.transactions[place]
+    state.gathered = joined(state.gathered, arrival.clock)
+    finish(block, place, word, after)
 
 
 def finish(block: Block, barrier: int, before: Array, after: Array) -> None:
