@@ -75,11 +75,18 @@ def element_addresses(descriptors: Array, outer: int, k: int, dtype: DType, majo
     return swizzled(start + offset, swizzle)
 
 
-def read_matrix(memory: Memory, addresses: Array, dtype: DType) -> Array:
-    """The numbers (f64 or int64) at element addresses (*batch, outer, k) in shared memory."""
-    flat = addresses.reshape(*addresses.shape[:-2], -1)
-    data = memory.load(Space.SHARED, flat, dtype.nbytes)
-    return exact(as_elements(data, dtype)[..., 0].reshape(addresses.shape), dtype)
+def read_matrix(memory: Memory, addresses: Array, dtype: DType, major: Major) -> Array:
+    """The numbers (f64 or int64) at element addresses (*batch, outer, k) in shared memory.
+
+    They are read by core matrices, 8 chunks after each other: what tensor cores fetch at a time.
+    """
+    run = CHUNK // dtype.nbytes
+    lines = addresses if major is Major.K else np.swapaxes(addresses, -1, -2)  # chunks along the last axis
+    *batch, rows, length = lines.shape
+    chunks = lines[..., ::run].reshape(*batch, rows // CORE_ROWS, CORE_ROWS, length // run).swapaxes(-1, -2)
+    data = memory.load(Space.SHARED, chunks.reshape(*batch, -1), CHUNK).reshape(*chunks.shape, CHUNK)
+    numbers = exact(as_elements(data, dtype), dtype).swapaxes(-2, -3).reshape(lines.shape)
+    return numbers if major is Major.K else np.swapaxes(numbers, -1, -2)
 
 
 def _field(descriptors: Array, bit: int) -> Array:

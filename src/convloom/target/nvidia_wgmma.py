@@ -168,7 +168,7 @@ def _shared_matrix(execution: Execution, name: str, extents: tuple[int, int], dt
         raise IllegalProblem(f"all lanes give the same descriptor {name!r}; got different ones; make it uniform")
     major = Major(int(execution.values.get(f"major_{name}", 0)))
     addresses = element_addresses(descriptors[..., 0], *extents, dtype, major)
-    return read_matrix(execution.space, addresses, dtype)
+    return read_matrix(execution.space, addresses, dtype, major)
 
 
 def _multiply_rows() -> Iterator[Instruction]:

@@ -33,6 +33,7 @@ class Launch:
     options: Options
     findings: Findings
     counts: Counts | None
+    places: dict[str, Place] = field(default_factory=dict[str, Place])  # by path, as they are needed
 
 
 @dataclass(slots=True)
@@ -78,9 +79,12 @@ class Chunk:
 
     @property
     def place(self) -> Place:
-        """The present statement; its text is made only when a finding needs it."""
-        assert self.statement is not None
-        return Place(self.path, statement_text(self.statement))
+        """The present statement; its text is made once, when something needs it."""
+        known = self.launch.places.get(self.path)
+        if known is None:
+            assert self.statement is not None
+            known = self.launch.places[self.path] = Place(self.path, statement_text(self.statement))
+        return known
 
     def index(self, expression: Expr) -> Any:
         """The value of index math."""

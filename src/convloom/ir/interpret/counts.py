@@ -88,9 +88,7 @@ class Counts:
         written: bool,
     ) -> None:
         """Adds an access: byte address per thread (threads, blocks), bytes of one thread's access."""
-        site = self.sites.get((path, buffer.name))
-        if site is None:
-            site = self.sites[path, buffer.name] = Site(path, buffer.name, buffer.scope, written)
+        site = self._site(path, buffer, written)
         alike = first.shape[1] == 1 and (taken is None or taken.shape[1] == 1)
         columns = 1 if alike else shape[1]
         factor = shape[1] if alike else 1
@@ -104,6 +102,33 @@ class Counts:
         units, ideal = cost(addresses, present, nbytes)
         site.units += factor * units
         site.ideal += factor * ideal
+
+    def bulk(self, path: str, buffer: Buffer, first: Ints, nbytes: int, written: bool) -> None:
+        """Adds a bulk copy's side: byte address of each piece of so many bytes that it moves. One request.
+
+        The copy engine is taken to move shared memory in whole lines of all banks.
+        """
+        site, geometry = self._site(path, buffer, written), self.geometry
+        moved = first.size * nbytes
+        site.requests += 1
+        site.accesses += 1
+        site.moved_bytes += moved
+        shared = buffer.scope is Scope.SHARED
+        size = geometry.banks * geometry.word_bytes if shared else geometry.sector_bytes
+        ideal = -(-moved // size)
+        touched = (
+            ideal
+            if shared
+            else int(np.unique(_units(first[:, None], np.ones((first.size, 1), np.bool_), nbytes, size)).size)
+        )
+        site.units += touched
+        site.ideal += min(ideal, touched)
+
+    def _site(self, path: str, buffer: Buffer, written: bool) -> Site:
+        site = self.sites.get((path, buffer.name))
+        if site is None:
+            site = self.sites[path, buffer.name] = Site(path, buffer.name, buffer.scope, written)
+        return site
 
     def _by_subgroup(self, values: Ints | Bools, filler: int) -> Ints:
         """Shape (subgroups of all blocks, threads of a subgroup)."""

@@ -87,6 +87,54 @@ def test_deadlocks_name_what_is_waited_for():
     assert "of parity 0 of empty[0]" in text
 
 
+# --- counts ---------------------------------------------------------------------------------------------------------
+
+
+def counted(shape):
+    outcome, exact = launch(pipeline(shape), shape, Options(counted=True))
+    assert exact
+    assert len(outcome.findings) == 0
+    return outcome.counts
+
+
+def sites(counts, buffer, *, written):
+    return [site for site in counts.sites.values() if site.buffer == buffer and site.written is written]
+
+
+def summed(found, name):
+    return sum(getattr(site, name) for site in found)
+
+
+@pytest.mark.parametrize("name", ["one consumer", "cooperative", "cluster"])
+def test_bytes_of_copies_and_multiplies_are_counted(name):
+    shape = SHAPES[name]
+    counts = counted(shape)
+    rounds = shape.tiles * (shape.k // 64)
+    a, b = 2 * shape.block_m * 64, 2 * shape.block_n * 64
+    for buffer, size, sent in (("a", a, 1), ("b", b, shape.cluster)):
+        (loaded,) = sites(counts, buffer, written=False)
+        assert loaded.moved_bytes == rounds * size // sent  # a multicast copy is read once and written everywhere
+        assert loaded.units * 32 == loaded.moved_bytes
+        assert summed(sites(counts, f"{buffer}_tile", written=True), "moved_bytes") == rounds * size
+        read = sites(counts, f"{buffer}_tile", written=False)
+        assert summed(read, "moved_bytes") == rounds * size * (shape.consumers if buffer == "b" else 1)
+        assert summed(read, "units") * 128 == summed(read, "moved_bytes")  # swizzled tiles: no bank conflict
+    (stored,) = sites(counts, "c", written=True)
+    assert stored.moved_bytes == 2 * shape.m * shape.n
+    assert counts.operations["multiply-add"] == shape.m * shape.n * shape.k
+    assert counts.rows[f"wgmma.m64n{shape.block_n}k16.f32.f16.f16.ss"] == rounds * 4 * shape.consumers
+
+
+@pytest.mark.parametrize(("matrix_stores", "bytes_each"), [(False, 4), (True, 16)])
+def test_bank_conflicts_of_stores_of_roles_are_counted(matrix_stores, bytes_each):
+    """Rows of 64 bytes: every second one begins in the same bank, so that eight rows take four wavefronts."""
+    counts = counted(Pipeline(m=192, n=32, blocks=1, matrix_stores=matrix_stores))
+    written = sites(counts, "c_tile", written=True)
+    assert summed(written, "moved_bytes") == 2 * 192 * 32
+    assert summed(written, "accesses") * bytes_each == 2 * 192 * 32
+    assert {site.excess for site in written} == {4.0}
+
+
 EXPECTED = (
     "mbarrier.try_wait.parity.shared::cta.b64",
     "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",

@@ -13,6 +13,7 @@ from convloom.ir.interpret.memory import Array, Bools
 from convloom.ir.interpret.order import Use
 from convloom.ir.interpret.ordered.accesses import Actors, Toucher
 from convloom.ir.interpret.ordered.block import Block, Clock, Transactions, byte_places
+from convloom.ir.interpret.ordered.row_counts import count_row
 from convloom.ir.interpret.ordered.world import Arrival, Deposit, Flight, World, finish, item_bytes, place_bytes
 from convloom.ir.ops import Buffer
 from convloom.target.instruction import Completion, Family, Instruction
@@ -51,6 +52,7 @@ class RowMemory:
 
     def load(self, space: Space, addresses: Array, nbytes: int, active: Bools | None = None) -> Array:
         """See `target.memory.Memory`."""
+        self._count(space, addresses, nbytes, active, written=False)
         flat, threads, kept = self._flat(addresses, active)
         result = np.zeros((flat.size, nbytes), np.uint8)
         if kept.any():
@@ -59,6 +61,7 @@ class RowMemory:
 
     def store(self, space: Space, addresses: Array, data: Array, active: Bools | None = None) -> None:
         """See `target.memory.Memory`."""
+        self._count(space, addresses, data.shape[-1], active, written=True)
         flat, threads, kept = self._flat(addresses, active)
         if kept.any():
             self._put(space, flat[kept], threads[kept], data.reshape(flat.size, -1)[kept], None)
@@ -79,10 +82,15 @@ class RowMemory:
             for place in np.flatnonzero(kept):
                 self._barrier(int(flat[place]), int(threads[place]), operands[place : place + 1], combine)
         elif kept.any():
+            self._count(space, addresses, operand.dtype.itemsize, active, written=True)
             old[kept] = self._updated(space, flat[kept], threads[kept], operands[kept], combine)
         return old.reshape(addresses.shape)
 
     # --- pieces -----------------------------------------------------------------------------------------------------
+
+    def _count(self, space: Space, addresses: Array, nbytes: int, active: Bools | None, *, written: bool) -> None:
+        if not self.silent:
+            count_row(self.world, self.toucher.chunk, self.row, space, addresses, nbytes, active, written=written)
 
     def _flat(self, addresses: Array, active: Bools | None) -> tuple[Array, Array, Bools]:
         threads = np.broadcast_to(self.threads_of(addresses.shape), addresses.shape).reshape(-1)

@@ -36,14 +36,19 @@ def await_row(group: Group, statement: Instruct, threads: Array) -> Iterator[Pau
                 )
                 return
             group.toucher.check_barrier(state, int(thread), asynchronous=False)
-    seen = -1
+    waited = values["barrier"][0, local, 0] if row.family is Family.BARRIER else ()
+    places = sorted({int(place) for place in waited})
+    seen: int | list[bytes] = -1
+    version = -1
     passed = False
 
     def ready() -> bool:
-        nonlocal seen, passed
-        if seen != group.world.version:
-            seen = group.world.version
-            passed = bool(row.execute(values, memory, active)["done"][0, local].all())
+        nonlocal seen, version, passed
+        if version != group.world.version:
+            version = group.world.version
+            now = [group.block.bytes[place : place + 8].tobytes() for place in places] or version
+            if now != seen:
+                seen, passed = now, bool(row.execute(values, memory, active)["done"][0, local].all())
         return passed
 
     yield Pause(ready, lambda: _awaited(group, values, local))
