@@ -282,6 +282,51 @@ def test_groups_are_waited_for_as_before_an_arrival():
     assert gather(later=later.format(1), **given)[0] >= RACE
 
 
+# --- register budgets -----------------------------------------------------------------------------------------------
+
+BUDGETS = """
+    when tid < 128
+      {producer}
+    when 128 <= tid
+      {consumers}
+"""
+
+
+def budgets(producer, consumers, threads=384):
+    kinds, _, text = run(BUDGETS.format(producer=producer, consumers=consumers), threads=threads)
+    return kinds, text
+
+
+def budget(direction, registers):
+    return f"do setmaxnreg.{direction} (registers=index({registers}))"
+
+
+def test_budgets_that_fit_the_block_are_given():
+    """384 threads begin with 168 registers each: 504 for the three warpgroups together."""
+    for given, taken in ((40, 232), (24, 240), (24, 232)):
+        assert budgets(budget("dec", given), budget("inc", taken)) == (set(), "")
+    assert budgets(budget("dec", 40), budget("inc", 232), threads=256) == (set(), "")  # the block begins with 232
+
+
+def test_budgets_beyond_the_block_are_waited_for_in_vain():
+    kinds, text = budgets(budget("dec", 40), budget("inc", 240))
+    assert kinds == DEADLOCK
+    assert "registers for a budget of 240; the block's pool has" in text
+    assert budgets(NONE, budget("inc", 232))[0] == DEADLOCK  # nobody gives any
+    assert budgets(budget("dec", 24), budget("inc", 232), threads=512)[0] == DEADLOCK
+
+
+def test_budgets_go_the_way_they_say_and_for_whole_warpgroups():
+    broken = {FindingKind.BROKEN_RULE}
+    assert budgets(budget("dec", 176), budget("inc", 168))[0] == broken
+    assert budgets(budget("inc", 40), budget("dec", 160))[0] == broken
+    half = f"when tid < 64\n        {budget('dec', 40)}"
+    kinds, text = budgets(half, budget("inc", 168))
+    assert kinds == broken
+    assert "budgets of the warps of one warpgroup: 40, 40, 168, 168" in text
+    assert budgets(budget("dec", 20), budget("inc", 168))[0] == broken  # below the least
+
+
 # --- proxies and bulk groups ----------------------------------------------------------------------------------------
 
 STORE = """

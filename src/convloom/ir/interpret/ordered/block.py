@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from convloom.ir.interpret.findings import Place
 from convloom.ir.interpret.memory import Array, Bools
+from convloom.ir.interpret.ordered.roles import WARP
 from convloom.ir.interpret.ordered.shadow import Shadow
 
 Clock = Array
@@ -74,10 +76,19 @@ class Transactions:
     released: Clock = field(default_factory=nothing)
 
 
+@dataclass(slots=True)
+class Budgets:
+    """Registers per thread that each warp holds, registers in the block's pool, and where it changed last."""
+
+    held: Array
+    pool: int = 0
+    place: Place | None = None
+
+
 class Block:
     """`first_column`: of its threads' columns. Clocks have the shape (2, threads, columns): seen, and fenced."""
 
-    def __init__(self, number: int, threads: int, nbytes: int, granule: int, first_column: int) -> None:
+    def __init__(self, number: int, threads: int, nbytes: int, granule: int, first_column: int, registers: int) -> None:
         self.number = number
         self.granule = granule
         self.first_column = first_column
@@ -87,6 +98,7 @@ class Block:
         self.clocks = np.zeros((2, threads, first_column + threads), np.int32)
         self.meetings: dict[int, Meeting] = {}
         self.transactions: dict[int, Transactions] = {}
+        self.budgets = Budgets(np.full(-(-threads // WARP), registers))
         self.ended = False
         everyone = np.arange(threads)
         self.clocks[0, everyone, first_column + everyone] = 1

@@ -10,8 +10,10 @@ from convloom.ir.interpret.memory import Array
 from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.ordered.accesses import Actors
 from convloom.ir.interpret.ordered.asynchronous import arrive_behind_copies, issue_copies, issue_single, multiply
+from convloom.ir.interpret.ordered.budgets import change_budget
 from convloom.ir.interpret.ordered.group import Group
 from convloom.ir.interpret.ordered.order_rows import HANDLERS
+from convloom.ir.interpret.ordered.roles import WARP
 from convloom.ir.interpret.ordered.waits import acquire_tested, await_row, block_barrier
 from convloom.ir.ops import Instruct
 from convloom.target.instruction import Completion, Family, Ordering
@@ -48,13 +50,13 @@ class Executor(Group):
         """Executes a row; what is left where threads wait."""
         row = statement.row
         if row.family is Family.REGISTER_BUDGET:
-            self.whole(row, threads, 32)
-            return None
+            self.whole(row, threads, WARP)
+            return change_budget(self, statement, threads)
         if row.ordering is Ordering.AWAIT:
             return await_row(self, statement, threads)
         if row.ordering in HANDLERS:
             arguments = {name: self.chunk.index(item) for name, item in statement.arguments}  # type: ignore[arg-type]
-            self.whole(row, threads, min(row.lanes, 32))
+            self.whole(row, threads, min(row.lanes, WARP))
             return HANDLERS[row.ordering](self, row, threads, arguments)
         if row.completion in (Completion.BULK_GROUP, Completion.BARRIER_BYTES):
             for thread in threads:

@@ -1,4 +1,4 @@
-"""Which threads of a block advance together: warps, and warpgroups that multiply together."""
+"""Which threads of a block advance together: warps, and warpgroups that multiply together; their registers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from convloom.ir.rewrite import statements_in
 from convloom.target.instruction import Completion, Family, Instruction, Ordering
 
 WARP = 32
+RAISE = "setmaxnreg.inc"
+_FILE = 65536  # registers of a multiprocessor
+_STEP = 8  # they are given in multiples of it
+_MOST = 256
 
 
 def needs_order(kernel: Kernel) -> bool:
@@ -42,6 +46,21 @@ def groups(kernel: Kernel) -> list[range]:
         found.append(range(start, min(start + size, kernel.threads)))
         start += size
     return found
+
+
+def entry_registers(kernel: Kernel) -> int:
+    """Registers per thread that a block begins with: its share of the file, but no more than any warp asks for.
+
+    As NVIDIA's compiler decides for kernels with budgets and one block per multiprocessor.
+    """
+    share = min(_FILE // kernel.threads // _STEP * _STEP, _MOST)
+    asked = [
+        dict(statement.arguments)["registers"]
+        for statement in statements_in(kernel.body)
+        if isinstance(statement, Instruct) and statement.row.name == RAISE
+    ]
+    known = [number.value for number in asked if isinstance(number, Expr) and number.is_const]
+    return min(share, max(known)) if known else share
 
 
 class _Reach:

@@ -12,6 +12,7 @@ from convloom.ir.interpret.options import Landing
 from convloom.ir.interpret.order import Pause
 from convloom.ir.interpret.ordered.accesses import Toucher
 from convloom.ir.interpret.ordered.block import Block
+from convloom.ir.interpret.ordered.budgets import check_budgets
 from convloom.ir.interpret.ordered.executor import Executor
 from convloom.ir.interpret.ordered.roles import groups
 from convloom.ir.interpret.ordered.world import World
@@ -102,6 +103,7 @@ def _leave(world: World, block: Block) -> None:
             what = "an arrival" if flight.arrivals else "a copy to shared memory"
             world.report(FindingKind.UNFINISHED, flight.place, what, block.number, flight.thread)
             world.land(flight)
+    check_budgets(world, block)
     block.ended = True
     if world.launch.kernel.cluster == 1:
         del world.blocks[block.number]

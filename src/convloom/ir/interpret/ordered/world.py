@@ -13,6 +13,7 @@ from convloom.ir.interpret.findings import FindingKind, Place
 from convloom.ir.interpret.memory import Array, GlobalMemory
 from convloom.ir.interpret.options import Landing
 from convloom.ir.interpret.ordered.block import Block, Clock, Meeting, byte_places, joined, nothing
+from convloom.ir.interpret.ordered.roles import entry_registers
 from convloom.ir.interpret.ordered.shadow import FLYING, Shadow
 from convloom.ir.ops import Buffer, Scope
 from convloom.ir.shared_space import shared_bytes, shared_offsets
@@ -95,6 +96,7 @@ class World:
             for buffer in kernel.buffers
             if buffer.written and launch.options.races
         }
+        self.registers = entry_registers(kernel)
         self.columns: list[str] = []
         self._column_of: dict[tuple[str, int, int], int] = {}
         self.blocks: dict[int, Block] = {}
@@ -131,7 +133,7 @@ class World:
         """A block begins."""
         threads = self.launch.kernel.threads
         first = self.new_columns(["another thread"] * threads)
-        block = Block(number, threads, self.nbytes, self.granule, first)
+        block = Block(number, threads, self.nbytes, self.granule, first, self.registers)
         block.fit(len(self.columns), _SPARE)
         self.blocks[number] = block
         return block
