@@ -71,6 +71,7 @@ class Settings:
     interpret_threads: int = 1 << 14
     interpret_checks: frozenset[str] = INTERPRET_CHECKS
     interpret_order: int | None = None
+    interpret_multiprocessors: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,10 @@ KNOBS = (
     Knob(
         "CONVLOOM_INTERPRET_ORDER", "interpret_order", _order, "lockstep, or a seed >= 0", "lockstep",
         "order of subgroups and landing of copies on the interpret device",
+    ),
+    Knob(
+        "CONVLOOM_INTERPRET_MULTIPROCESSORS", "interpret_multiprocessors", _integer(1, 1024), "1 to 1024", "2",
+        "blocks present at a time on the interpret device, in kernels of roles",
     ),
 )  # fmt: skip
 

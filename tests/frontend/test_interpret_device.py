@@ -154,6 +154,8 @@ def test_an_order_by_seed_is_a_setting():
     kernel = convloom.compile(parse_problem(LINE), device="interpret")
     device = InterpretDevice()
     assert device.options().group_threads == 0
+    with scoped(interpret_multiprocessors=4):
+        assert device.options().multiprocessors == 4
     with scoped(interpret_order=3):
         options = device.options()
         assert (options.group_threads, options.seed, options.landing) == (32, 3, Landing.SEEDED)

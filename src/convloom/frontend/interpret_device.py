@@ -160,6 +160,7 @@ class InterpretDevice(Device):
             group_threads=0 if order is None else SUBGROUP,
             seed=order or 0,
             landing=Landing.LATEST if order is None else Landing.SEEDED,
+            multiprocessors=current.interpret_multiprocessors,
         )
 
     def _build(self, source: KernelSource) -> InterpretBuilt:

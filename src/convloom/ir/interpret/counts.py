@@ -48,6 +48,15 @@ class Site:
 
 
 @dataclass(slots=True)
+class Loop:
+    """How often threads that advance together entered a loop, and its iterations: the fewest and the most of one."""
+
+    entered: int
+    fewest: int
+    most: int
+
+
+@dataclass(slots=True)
 class Counts:
     """Sums over all blocks.
 
@@ -60,6 +69,17 @@ class Counts:
     operations: dict[str, int] = field(default_factory=dict[str, int])
     rows: dict[str, int] = field(default_factory=dict[str, int])
     barriers: int = 0
+    loops: dict[str, Loop] = field(default_factory=dict[str, Loop])  # by path
+
+    def loop(self, path: str, iterations: Ints | int) -> None:
+        """Adds an entry into a loop; numbers of iterations of the active threads."""
+        fewest, most = int(np.min(iterations)), int(np.max(iterations))
+        known = self.loops.get(path)
+        if known is None:
+            self.loops[path] = Loop(1, fewest, most)
+        else:
+            known.entered += 1
+            known.fewest, known.most = min(known.fewest, fewest), max(known.most, most)
 
     def barrier(self, blocks: int) -> None:
         """Adds a barrier of so many blocks."""

@@ -118,6 +118,10 @@ def _for(chunk: Chunk, loop: For, path: str) -> Iterator[Arrival]:
     extent = chunk.index(loop.extent)
     most = extent if isinstance(extent, int) else int(extent.max())
     uniform = isinstance(extent, int) or int(extent.min()) == most
+    if chunk.launch.counts is not None:
+        active = np.True_ if chunk.active is None else chunk.active
+        shown = np.broadcast_to(extent, chunk.shape)[np.broadcast_to(active, chunk.shape)]
+        chunk.launch.counts.loop(path, shown)
     if most > 0:
         _check_facts(chunk, loop.variable, extent - 1 if uniform else np.maximum(extent, 1) - 1)
     for iteration in range(most):

@@ -304,8 +304,8 @@ def pipeline(shape):
     return _Writer(shape).kernel()
 
 
-def launch(kernel, shape, options=None, seed=0):
-    """(outcome, whether the result is exact)."""
+def operands(shape, seed=0):
+    """(memories of a launch, expected result)."""
     random = np.random.default_rng(seed)
     a = random.integers(-2, 3, (shape.m, shape.k)).astype(np.float16)
     b = random.integers(-2, 3, (shape.n, shape.k)).astype(np.float16)
@@ -315,6 +315,11 @@ def launch(kernel, shape, options=None, seed=0):
         "b": GlobalMemory(b.reshape(-1), address=1 << 20),
         "c": GlobalMemory(c, known=np.zeros(c.size, bool), address=1 << 20),
     }
+    return memories, (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float16)
+
+
+def launch(kernel, shape, options=None, seed=0):
+    """(outcome, whether the result is exact)."""
+    memories, expected = operands(shape, seed)
     outcome = interpret(kernel, memories, {}, {}, shape.blocks, options or Options())
-    expected = (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float16)
-    return outcome, bool((c.reshape(shape.m, shape.n) == expected).all())
+    return outcome, bool((memories["c"].values.reshape(shape.m, shape.n) == expected).all())

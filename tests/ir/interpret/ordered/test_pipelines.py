@@ -12,9 +12,10 @@ from convloom.ir.text import kernel_text
 from convloom.ir.verify import verify
 from convloom.runtime.nvrtc import current_nvrtc
 from tests.ir.interpret.ordered.faults import EQUIVALENT, FAULTS
-from tests.ir.interpret.ordered.pipelines import Pipeline, launch, pipeline
+from tests.ir.interpret.ordered.persistence import broken_laws, check_persistent, rings
+from tests.ir.interpret.ordered.pipelines import Pipeline, launch, operands, pipeline
 
-# At least three tiles a block, and more K steps than twice the stages.
+# All obey the law of `persistence`: three tiles a block or more, and more K steps than twice the stages.
 SHAPES = {
     "one consumer": Pipeline(),
     "released a step later": Pipeline(overlapped=True, stages=3, k=448, n=32, blocks=1),
@@ -85,6 +86,47 @@ def test_deadlocks_name_what_is_waited_for():
         in text
     )
     assert "of parity 0 of empty[0]" in text
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_are_large_enough_to_prove_something(name):
+    shape = SHAPES[name]
+    kernel = pipeline(shape)
+    outcome, _ = launch(kernel, shape, Options(counted=True, multiprocessors=shape.blocks))
+    assert [ring.stages for ring in rings(kernel)] == [shape.stages] * 2  # of producer and consumers
+    assert broken_laws(kernel, outcome.counts) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "law"),
+    [(Pipeline(m=128, n=32, blocks=1), "2 tiles of a block"), (Pipeline(k=256, n=32, blocks=1), "4 K steps")],
+)
+def test_shapes_that_prove_too_little_are_told(shape, law):
+    kernel = pipeline(shape)
+    outcome, exact = launch(kernel, shape, Options(counted=True))
+    assert exact
+    assert len(outcome.findings) == 0
+    assert all(law in words for words in broken_laws(kernel, outcome.counts))
+    assert len(broken_laws(kernel, outcome.counts)) == 2  # for either role
+
+
+def test_the_check_of_persistent_kernels():
+    shape = SHAPES["one consumer"]
+    check_persistent(pipeline(shape), lambda: operands(shape)[0], {}, {}, shape.blocks, shape.blocks)
+    small = Pipeline(k=256, n=32, blocks=1)
+    with pytest.raises(AssertionError, match="4 K steps"):
+        check_persistent(pipeline(small), lambda: operands(small)[0], {}, {}, 1, 1)
+    (_, faulty), *_ = FAULTS["fence between proxies"](pipeline(shape))
+    with pytest.raises(AssertionError, match="fence missing"):
+        check_persistent(faulty, lambda: operands(shape)[0], {}, {}, shape.blocks, shape.blocks)
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 2, 3, 4])
+def test_any_number_of_multiprocessors_gives_the_same(multiprocessors):
+    shape = Pipeline(m=192 * 4, n=32, k=320, blocks=4)
+    outcome, exact = launch(pipeline(shape), shape, Options(multiprocessors=multiprocessors, landing=Landing.SEEDED))
+    assert exact
+    assert len(outcome.findings) == 0
 
 
 # --- counts ---------------------------------------------------------------------------------------------------------
