@@ -12,6 +12,7 @@ from convloom.frontend.interpret_kernel import InterpretKernel
 from convloom.frontend.problem_check import CheckOutcome, check_problem
 from convloom.ir.interpret import Options, Outcome
 from convloom.plan.predicted import Predicted, predicted
+from convloom.plan.tiled import TiledPlan
 from convloom.problem.data import DataKind
 from convloom.problem.reference import Problem
 from convloom.target.arch import Target
@@ -21,6 +22,7 @@ from convloom.target.arch import Target
 class Interpretation:
     """What a kernel did, what the cost model takes its plan to do (None: no estimate), and the check of its result."""
 
+    plan: TiledPlan
     outcome: Outcome
     predicted: Predicted | None
     check: CheckOutcome
@@ -43,4 +45,5 @@ def interpret_counted(problem: Problem, target: Target, plan: str | None = None)
     if not isinstance(built, InterpretBuilt) or built.last is None:
         raise IllegalProblem("an interpretation needs a result that is not empty; got an empty one; use larger sizes")
     contraction = prepare(problem).contraction
-    return Interpretation(built.last, predicted(kernel.variants[0].plan, contraction, target), check)
+    chosen = kernel.variants[0].plan
+    return Interpretation(chosen, built.last, predicted(chosen, contraction, target), check)

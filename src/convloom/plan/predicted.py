@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from convloom.plan.candidates import Arrangement, arrangements
 from convloom.plan.estimate import estimate, step_count, tile_accesses, traffic
+from convloom.plan.shared_layout import stored_type
 from convloom.plan.split import Reduction
+from convloom.plan.tile_requests import tile_requests
 from convloom.plan.tiled import TiledPlan
-from convloom.problem.contraction import Contraction
+from convloom.problem.contraction import Contraction, exchange
 from convloom.target.arch import Target
+from convloom.target.memory_requests import Geometry
+
+LINE_BYTES = Geometry().banks * Geometry().word_bytes
+"""What all banks of shared memory serve in one wavefront; fragments are taken to be loaded without bank conflicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +24,10 @@ class Predicted:
     """Sums over the launch that multiplies, at typical sizes. Padding of tiles counts as work, as on the device.
 
     `load_accesses`: accesses of threads to global operands; `store_accesses`: to the result; `global_bytes`: through
-    device memory, so below what the processors ask for; `barriers`: of blocks.
+    device memory, so below what the processors ask for; `load_sectors`: of A and B, as asked for; `barriers`: of
+    blocks. `multiplies`: executions of the plan's instruction (0: single threads multiply). Of shared memory: bytes and
+    wavefronts of the stores of tiles, and of the loads of fragments; `handed_bytes`: what K groups store and load
+    beside.
     """
 
     blocks: int
@@ -26,6 +36,13 @@ class Predicted:
     store_accesses: int
     barriers: int
     global_bytes: int
+    load_sectors: int
+    multiplies: int
+    written_bytes: int
+    written_wavefronts: int
+    read_bytes: int
+    read_wavefronts: int
+    handed_bytes: int
 
 
 def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Predicted | None:
@@ -39,14 +56,33 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
     accesses, _ = tile_accesses(plan)
     direct = plan.split.how is Reduction.NONE or (plan.split.how is Reduction.ATOMIC and work.adds_to_result)
     width = plan.store if direct else plan.sum_width(work.acc_bytes)
+    requests = tile_requests(plan, exchange(contraction) if plan.swap else contraction)
+    products = plan.block_m * plan.block_n * plan.block_k
+    row = plan.instruction
+    read = tiles * _fragment_bytes(plan, contraction)
     return Predicted(
         blocks,
-        tiles * plan.block_m * plan.block_n * plan.block_k,
+        tiles * products,
         round(tiles * accesses),
         blocks * plan.block_m * plan.block_n // width,
         tiles * (2 if plan.stages == 1 else 1) + (blocks if plan.k_groups > 1 else 0),
         round(traffic(plan, work, target)),
+        tiles * requests.sectors,
+        0 if row is None else tiles * products // prod(row.shape),
+        tiles * requests.written_bytes,
+        tiles * requests.wavefronts,
+        read,
+        read // LINE_BYTES,
+        blocks * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes,
     )
+
+
+def _fragment_bytes(plan: TiledPlan, contraction: Contraction) -> int:
+    """Bytes that the threads of a block load from the tiles of one K step."""
+    row = plan.instruction
+    units = plan.units_m * plan.units_n
+    sizes = [contraction.acc.nbytes] * 2 if row is None else [stored_type(row, name).nbytes for name in "ab"]
+    return units * plan.block_k * (plan.thread_m * sizes[0] + plan.thread_n * sizes[1])
 
 
 def predicted_seconds(plan: TiledPlan, contraction: Contraction, target: Target) -> float | None:

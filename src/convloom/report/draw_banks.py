@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from convloom.compiler import Generated
 from convloom.expr import const, evaluate
-from convloom.ir.interpret.counts import Geometry
 from convloom.lower.build_tiled import multiplier_for
 from convloom.lower.frame import make_frame
 from convloom.plan.shared_layout import SharedLayout
 from convloom.problem.contraction import exchange
 from convloom.report.shared_accesses import SharedAccess, shared_accesses
 from convloom.report.svg import INK, box, colour, picture, words
+from convloom.target.memory_requests import Geometry
 
 _CELL = 20.0
 _LINES, _PLACES = 12, 40

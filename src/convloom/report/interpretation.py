@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from convloom.frontend.interpret_counts import Interpretation
 from convloom.ir.interpret.counts import Counts, Site
 from convloom.ir.ops import Scope
+from convloom.plan.predicted import LINE_BYTES
 
 
 def interpretation_text(found: Interpretation) -> str:
@@ -28,14 +29,42 @@ def _totals(found: Interpretation, counts: Counts) -> Iterator[str]:
         ("global loads of threads", loads, expected and expected.load_accesses),
         ("global stores of threads", stores, expected and expected.store_accesses),
         ("bytes of global sectors", counts.sector_bytes(), expected and expected.global_bytes),
+        ("sectors of global loads", _units(counts, Scope.GLOBAL, written=False), expected and expected.load_sectors),
         ("bytes loaded", counts.moved_bytes(Scope.GLOBAL, written=False), None),
         ("bytes stored", counts.moved_bytes(Scope.GLOBAL, written=True), None),
-        ("bytes read from shared", counts.moved_bytes(Scope.SHARED, written=False), None),
-        ("bytes written to shared", counts.moved_bytes(Scope.SHARED, written=True), None),
+        (
+            "bytes written to shared",
+            counts.moved_bytes(Scope.SHARED, written=True),
+            expected and expected.written_bytes + expected.handed_bytes,
+        ),
+        (
+            "bytes read from shared",
+            counts.moved_bytes(Scope.SHARED, written=False),
+            expected and expected.read_bytes + expected.handed_bytes,
+        ),
+        (
+            "wavefronts of stores to it",
+            _units(counts, Scope.SHARED, written=True),
+            expected and expected.written_wavefronts + expected.handed_bytes // LINE_BYTES,
+        ),
+        (
+            "wavefronts of loads",
+            _units(counts, Scope.SHARED, written=False),
+            expected and expected.read_wavefronts + expected.handed_bytes // LINE_BYTES,
+        ),
+        ("multiplying instructions", _multiplies(found, counts), expected and expected.multiplies),
     )
     yield f"{'':<14}{'':<26}{'counted':>16}{'estimated':>16}"
     for name, counted, estimated in lines:
         yield f"{'':<14}{name:<26}{counted:>16}{'' if estimated is None else estimated:>16}"
+
+
+def _units(counts: Counts, scope: Scope, *, written: bool) -> int:
+    return sum(site.units for site in counts.of_scope(scope) if site.written is written)
+
+
+def _multiplies(found: Interpretation, counts: Counts) -> int:
+    return counts.rows.get(found.plan.row, 0)
 
 
 def _rows(counts: Counts) -> Iterator[str]:

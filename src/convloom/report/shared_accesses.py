@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from convloom.errors import IllegalProblem
 from convloom.expr import Expr, evaluate
-from convloom.ir.interpret.counts import Counts, Geometry
+from convloom.ir.interpret.counts import Counts
 from convloom.ir.ops import (
     Address,
     Binary,
@@ -34,6 +34,7 @@ from convloom.ir.ops import (
     Write,
 )
 from convloom.ir.rewrite import values_in
+from convloom.target.memory_requests import Geometry
 
 _COPY = re.compile(r"cp\.async\.\w+\.(\d+)")
 _MATRIX = re.compile(r"(?:ld|st)matrix\b")

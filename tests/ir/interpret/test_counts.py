@@ -1,17 +1,22 @@
 """Counts against small kernels worked out by hand, and the cost model's numbers against counts."""
 
+from random import Random
+
 import pytest
 
 from convloom.compiler import prepare
 from convloom.errors import IllegalProblem
 from convloom.frontend.interpret_counts import interpret_counted
 from convloom.ir.interpret import Options
-from convloom.ir.interpret.counts import Geometry
 from convloom.ir.ops import Scope
+from convloom.plan.draw_plan import draw_plan
+from convloom.plan.predicted import LINE_BYTES, predicted
+from convloom.plan.split import NO_SPLIT
 from convloom.plan.tiled import plan_text
 from convloom.problem.notation import parse_problem
 from convloom.problem.notation.choose import parse_line
 from convloom.target.arch import CPU, INTERPRET, SM_90A
+from convloom.target.memory_requests import Geometry
 from tests.ir.interpret.kernels import memory, run
 from tests.notations import defaults
 from tests.plan.dividing import undivided
@@ -123,10 +128,14 @@ def test_the_geometry_is_a_parameter():
 
 # --- estimates ------------------------------------------------------------------------------------------------------
 
-WHOLE = [
+WHOLE = [  # every plan of these loads its fragments without bank conflicts
     ("mb2ic32ih8oc32oh8kh1", "fwd", "f32", None),
     ("mb2ic32ih8oc32oh8kh1", "bwd_w", "f32", None),
     ("mb2ic64ih8oc64oh8kh3ph1", "fwd", "f16", "axb"),
+    ("mb2ic64ih8oc64oh8kh3ph1", "bwd_d", "f16", "axb"),
+    ("mb2ic64ih8oc64oh8kh3ph1", "bwd_w", "f16", "axb"),
+    ("mb4ic64ih8oc64oh8kh1", "fwd", "s8:s8:s32", "axb"),
+    ("mb4ic64ih8oc64oh8kh1", "fwd", "f64", "axb"),
 ]
 
 
@@ -144,6 +153,55 @@ def test_estimates_are_what_is_counted(line, direction, dtypes, tag):
     assert 0.7 * expected.store_accesses <= stores <= expected.store_accesses  # tails are masked
     assert 0.7 * expected.load_accesses <= loads <= expected.load_accesses  # so is padding
     assert counts.sector_bytes() >= expected.global_bytes  # what passes the caches is at most what is asked for
+    assert 0.7 * expected.load_sectors <= units(counts, Scope.GLOBAL, written=False) <= expected.load_sectors
+    check_shared_memory(counts, expected)
+    assert counts.rows.get(found.plan.row, 0) == expected.multiplies
+
+
+def units(counts, scope, *, written):
+    return sum(site.units for site in counts.of_scope(scope) if site.written is written)
+
+
+def check_shared_memory(counts, expected):
+    handed = expected.handed_bytes
+    assert counts.moved_bytes(Scope.SHARED, written=True) == expected.written_bytes + handed
+    assert counts.moved_bytes(Scope.SHARED, written=False) == expected.read_bytes + handed
+    assert units(counts, Scope.SHARED, written=True) == expected.written_wavefronts + handed // LINE_BYTES
+    assert units(counts, Scope.SHARED, written=False) == expected.read_wavefronts + handed // LINE_BYTES
+
+
+# Any legal plan: what is stored to shared memory, with its bank conflicts, is read off layouts before there is code.
+DRAWN = [("f32", None), ("f16", "axb"), ("s8:s8:s32", "axb"), ("f64", None)]
+
+
+@pytest.mark.parametrize(("dtypes", "tag"), DRAWN)
+def test_requests_of_drawn_plans_are_what_is_counted(dtypes, tag):
+    options = defaults("fwd", dtypes, tag) if tag else defaults("fwd", dtypes)
+    problem = parse_line("mb2ic16ih6oc24oh6kh3ph1", options)
+    contraction = prepare(problem).contraction
+    random, rows, conflicts, tried = Random(3), set(), 0, 0
+    while tried < 8:
+        plan = draw_plan(random, contraction, INTERPRET)
+        known = None if plan is None or plan.split != NO_SPLIT else predicted(plan, contraction, INTERPRET)
+        if plan is None or known is None:
+            continue
+        tried += 1
+        rows.add(plan.row)
+        found = interpret_counted(problem, INTERPRET, plan_text(plan))
+        counts, expected = found.outcome.counts, found.predicted
+        tiles = [site for site in counts.of_scope(Scope.SHARED) if site.buffer != "group_sums"]
+        stored = [site for site in tiles if site.written]
+        assert sum(site.moved_bytes for site in stored) == expected.written_bytes
+        assert sum(site.units for site in stored) == expected.written_wavefronts
+        conflicts += sum(site.units > site.ideal for site in stored)
+        assert sum(site.moved_bytes for site in tiles if not site.written) == expected.read_bytes
+        assert counts.rows.get(plan.row, 0) == expected.multiplies
+        assert counts.barriers == expected.barriers
+        useful = problem.ops / 2 / expected.multiply_adds  # the rest is masked: tails of tiles
+        loaded = units(counts, Scope.GLOBAL, written=False)
+        assert 0.7 * useful * expected.load_sectors <= loaded <= 2 * expected.load_sectors  # of the tile at the corner
+    assert conflicts > 0
+    assert len(rows) > (1 if dtypes.startswith(("f16", "s8")) else 0)
 
 
 def test_phases_are_estimated_by_their_mean_number_of_steps_rounded_up():

@@ -1,8 +1,6 @@
 """What a launch did, counted: memory requests and what they cost, operations, barriers.
 
-A request is one access of one subgroup. Its cost in shared memory is wavefronts: a wavefront serves, in each bank, one
-word. Wide accesses are served in parts of the subgroup so that a part moves at most one word per bank. Its cost in
-global memory is sectors: aligned pieces of memory that are moved whole.
+A request is one access of one subgroup. Its cost is wavefronts in shared memory, sectors in global memory.
 """
 
 from __future__ import annotations
@@ -15,16 +13,7 @@ import numpy as np
 from convloom.ir.interpret.memory import Bools, Ints
 from convloom.ir.ops import Buffer, Scope, Value
 from convloom.ir.types import value_type
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """Units of the memory system: a subgroup's threads, banks of shared memory, bytes of a bank's word and a sector."""
-
-    subgroup: int = 32
-    banks: int = 32
-    word_bytes: int = 4
-    sector_bytes: int = 32
+from convloom.target.memory_requests import Geometry, sectors, wavefronts
 
 
 @dataclass(slots=True)
@@ -118,8 +107,8 @@ class Counts:
         site.requests += factor * int(present.any(axis=1).sum())
         site.accesses += factor * int(present.sum())
         site.moved_bytes += factor * int(present.sum()) * nbytes
-        cost = self._wavefronts if buffer.scope is Scope.SHARED else self._sectors
-        units, ideal = cost(addresses, present, nbytes)
+        cost = wavefronts if buffer.scope is Scope.SHARED else sectors
+        units, ideal = cost(addresses, present, nbytes, self.geometry)
         site.units += factor * units
         site.ideal += factor * ideal
 
@@ -129,20 +118,15 @@ class Counts:
         The copy engine is taken to move shared memory in whole lines of all banks.
         """
         site, geometry = self._site(path, buffer, written), self.geometry
-        moved = first.size * nbytes
         site.requests += 1
         site.accesses += 1
-        site.moved_bytes += moved
-        shared = buffer.scope is Scope.SHARED
-        size = geometry.banks * geometry.word_bytes if shared else geometry.sector_bytes
-        ideal = -(-moved // size)
-        touched = (
-            ideal
-            if shared
-            else int(np.unique(_units(first[:, None], np.ones((first.size, 1), np.bool_), nbytes, size)).size)
-        )
-        site.units += touched
-        site.ideal += min(ideal, touched)
+        site.moved_bytes += first.size * nbytes
+        if buffer.scope is Scope.SHARED:
+            units = ideal = -(-first.size * nbytes // (geometry.banks * geometry.word_bytes))
+        else:
+            units, ideal = sectors(first.reshape(1, -1), np.ones((1, first.size), np.bool_), nbytes, geometry)
+        site.units += units
+        site.ideal += ideal
 
     def _site(self, path: str, buffer: Buffer, written: bool) -> Site:
         site = self.sites.get((path, buffer.name))
@@ -159,27 +143,6 @@ class Counts:
             rows = np.pad(rows, ((0, 0), (0, missing)), constant_values=filler)
         return rows.reshape(-1, size)
 
-    def _wavefronts(self, addresses: Ints, present: Bools, nbytes: int) -> tuple[int, int]:
-        geometry = self.geometry
-        width = geometry.banks * geometry.word_bytes
-        part = min(geometry.subgroup, max(1, width // nbytes))
-        addresses, present = addresses.reshape(-1, part), present.reshape(-1, part)
-        words = _units(addresses, present, nbytes, geometry.word_bytes)
-        fresh = _distinct(words)
-        rows = np.broadcast_to(np.arange(len(words))[:, None], words.shape)[fresh]
-        banks = words[fresh] % geometry.banks
-        load = np.bincount(rows * geometry.banks + banks, minlength=len(words) * geometry.banks)
-        per_bank = load.reshape(len(words), geometry.banks)
-        ideal = -(-fresh.sum(axis=1) // geometry.banks)
-        return int(per_bank.max(axis=1, initial=0).sum()), int(ideal.sum())
-
-    def _sectors(self, addresses: Ints, present: Bools, nbytes: int) -> tuple[int, int]:
-        size = self.geometry.sector_bytes
-        sectors = _distinct(_units(addresses, present, nbytes, size)).sum()
-        step = min(nbytes, self.geometry.word_bytes)
-        pieces = _distinct(_units(addresses, present, nbytes, step)).sum(axis=1) * step
-        return int(sectors), int((-(-pieces // size)).sum())
-
     # --- sums -------------------------------------------------------------------------------------------------------
 
     def of_scope(self, scope: Scope) -> tuple[Site, ...]:
@@ -193,19 +156,3 @@ class Counts:
     def moved_bytes(self, scope: Scope, *, written: bool) -> int:
         """Bytes that threads asked one memory to give or take."""
         return sum(site.moved_bytes for site in self.of_scope(scope) if site.written is written)
-
-
-def _units(addresses: Ints, present: Bools, nbytes: int, size: int) -> Ints:
-    """Numbers of the aligned pieces of `size` bytes that each row touches, sorted; -1 for absent threads."""
-    count = -(-nbytes // size) + (0 if nbytes % size == 0 or size % nbytes == 0 else 1)
-    pieces = addresses[..., None] // size + np.arange(count)
-    last = (addresses + nbytes - 1) // size
-    valid = present[..., None] & (pieces <= last[..., None])
-    return np.sort(np.where(valid, pieces, -1).reshape(len(addresses), -1), axis=1)
-
-
-def _distinct(sorted_rows: Ints) -> Bools:
-    """The first of each run of equal numbers, absent ones (-1) left out."""
-    first = np.ones(sorted_rows.shape, np.bool_)
-    first[:, 1:] = sorted_rows[:, 1:] != sorted_rows[:, :-1]
-    return first & (sorted_rows >= 0)
