@@ -325,7 +325,7 @@ def test_budgets_go_the_way_they_say_and_for_whole_warpgroups():
     kinds, text = budgets(half, budget("inc", 168))
     assert kinds == broken
     assert "budgets of the warps of one warpgroup: 40, 40, 168, 168" in text
-    with pytest.raises(InternalError, match="registers of setmaxnreg.dec must be within 24, 256; got 16"):
+    with pytest.raises(InternalError, match=r"registers of setmaxnreg\.dec must be within 24, 256; got 16"):
         budgets(budget("dec", 16), budget("inc", 168))
 
 
