@@ -140,6 +140,23 @@ def test_barriers_in_uniform_control_flow_are_fine():
     verify(kernel("for i[0,3] < 4 serial\n  barrier\nwhen bid < 1\n  barrier", blocks=2), "test")
 
 
+def test_conditions_on_what_is_not_known_part_no_lanes():
+    body = """
+        register r index[1]
+        let w[0,63] = index(tid)
+        write r[0] = index(bid)
+        let w[0,63] = read(r, 0, 1)
+        when w == 0
+          do bar.arrive (barrier=index(1), threads=index(64))
+        for tid2[0,3] < 4 serial
+          when tid2 == 1
+            do bar.arrive (barrier=index(1), threads=index(64))
+        when tid < 32
+          do bar.arrive (barrier=index(1), threads=index(64))
+    """
+    assert not list(rules.check_lanes_together(kernel(body, threads=64), frozenset()))
+
+
 def test_names_read_from_memory_are_not_uniform():
     body = "register r index[1]\nwrite r[0] = index(bid)\nlet x[0,1] = read(r, 0, 1)\nwhen x < 1\n  barrier"
     assert list(rules.check_barriers_uniform(kernel(body), frozenset()))

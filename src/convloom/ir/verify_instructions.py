@@ -102,34 +102,41 @@ def _shown(item: Argument) -> str:
 
 
 Flags = NDArray[np.bool_]
+Values = dict[str, int | NDArray[np.int64]]
 
 
 def check_lanes_together(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
     """No condition that depends on the thread alone parts the lanes that execute an instruction together."""
     thread = thread_id(kernel.threads)
-    values: dict[str, int | NDArray[np.int64]] = {thread.name: np.arange(kernel.threads)}
+    values: Values = {thread.name: np.arange(kernel.threads)}
     yield from _parted(kernel.body, np.ones(kernel.threads, np.bool_), values)
 
 
-def _parted(body: tuple[Statement, ...], reached: Flags, values: dict[str, int | NDArray[np.int64]]) -> Iterator[str]:
+def _parted(body: tuple[Statement, ...], reached: Flags, values: Values) -> Iterator[str]:
     for statement in body:
         match statement:
             case Let(value=Expr() as value) if _is_known(value, values):
                 values = {**values, statement.variable.name: evaluate(value, values)}
+            case Let():
+                values = _without(values, statement.variable)
             case If():
                 taken = reached
                 if _is_known(statement.condition, values):
                     taken = reached & (np.asarray(evaluate(statement.condition, values)) != 0)
                 yield from _parted(statement.body, taken, values)
             case For():
-                yield from _parted(statement.body, reached, values)
+                yield from _parted(statement.body, reached, _without(values, statement.variable))
             case Instruct() if statement.row.lanes > 1 and _splits(reached, statement.row.lanes):
                 yield f"{statement.row.name} is executed by {statement.row.lanes} lanes together; some are masked off"
             case _:
                 pass
 
 
-def _is_known(expression: Expr, values: dict[str, int | NDArray[np.int64]]) -> bool:
+def _without(values: Values, name: Expr) -> Values:
+    return {known: value for known, value in values.items() if known != name.name}
+
+
+def _is_known(expression: Expr, values: Values) -> bool:
     return all(symbol.name in values for symbol in free_symbols(expression))
 
 
