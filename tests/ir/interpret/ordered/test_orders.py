@@ -6,6 +6,7 @@ import pytest
 from convloom.errors import InternalError
 from convloom.ir.interpret import FindingKind, GlobalMemory, Options, interpret
 from convloom.ir.interpret.options import Landing
+from convloom.ir.interpret.ordered.roles import groups
 from convloom.ir.parse import parse_kernel
 from convloom.ir.verify import verify
 
@@ -459,3 +460,23 @@ def test_shared_atomics_count():
     kinds, c, _ = run(body)
     assert kinds == set()
     assert set(c[:64].tolist()) == {sum(range(64))}
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_bound_anew_says_nothing_of_who_multiplies_together():
+    """`w` names the warpgroup first and what memory holds later: any warp may then reach the multiply."""
+    body = """
+        register n index[1]
+        let w[0,1] = index(tid // 128)
+        write n[0] = index(bid)
+        let w[0,1] = read(n, 0, 1)
+        when w == 0
+          do wgmma.commit_group ()
+    """
+    lines = [line[8:] for line in body.splitlines() if line.strip()]
+    text = HEAD.format(threads=256, blocks=1) + "\n".join("  " + line for line in lines)
+    assert groups(parse_kernel(text)) == [range(128), range(128, 256)]
+    once = text.replace("  let w[0,1] = read(n, 0, 1)\n", "")
+    assert groups(parse_kernel(once)) == [range(128), *(range(first, first + 32) for first in range(128, 256, 32))]

@@ -77,9 +77,12 @@ class _Reach:
             match statement:
                 case Let(value=Expr() as value) if self._known(value):
                     self._names[statement.variable.name] = self._math.evaluate(value, self._names)
+                case Let():
+                    self._names.pop(statement.variable.name, None)
                 case If():
                     self.walk(statement.body, mask & self._holds(statement.condition))
                 case For():
+                    self._names.pop(statement.variable.name, None)
                     self.walk(statement.body, mask)
                 case Instruct() if statement.row.lanes > WARP and statement.row.family is not Family.REGISTER_BUDGET:
                     self._widen(mask, statement.row.lanes)
