@@ -69,6 +69,19 @@ def test_a_fault_is_an_error_that_lists_what_was_found():
     assert caught.value.findings.kinds() == {FindingKind.RACE}
 
 
+def test_a_fault_is_kept_as_a_text_that_repeats_it(tmp_path):
+    kernel = convloom.compile(parse_problem(LINE), device="interpret")
+    device = InterpretDevice()
+    built = device.build(faulty(kernel, "    barrier\n", ""))
+    with scoped(dump=tmp_path), _memories(device, built) as buffers, pytest.raises(InterpretedFault) as caught:
+        built.launch(buffers, {})
+    (file,) = tmp_path.glob("*.faulty.ir")
+    assert file.read_text() == caught.value.text == built.source.text
+    again = device.build(replace(built.source, text=file.read_text()))
+    with _memories(device, again) as buffers, pytest.raises(InterpretedFault, match="data race: shared"):
+        again.launch(buffers, {})
+
+
 def test_checks_are_options_of_the_device_or_settings():
     kernel = convloom.compile(parse_problem(LINE), device="interpret")
     source = faulty(kernel, "    barrier\n", "")

@@ -34,10 +34,11 @@ SUBGROUP = 32
 
 
 class InterpretedFault(ConvloomError, RuntimeError):
-    """A kernel did what is undefined or wrong on a device; carries the interpreter's findings."""
+    """A kernel did what is undefined or wrong on a device; carries the findings, and the kernel's text to repeat it."""
 
-    def __init__(self, kernel: str, findings: Findings) -> None:
+    def __init__(self, kernel: str, findings: Findings, text: str) -> None:
         self.findings = findings
+        self.text = text
         shown = "; ".join(str(finding) for finding, _ in zip(findings, range(_SHOWN), strict=False))
         more = f"; and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
         super().__init__(f"a kernel must be free of faults; {kernel} has {len(findings)}: {shown}{more}; report this")
@@ -130,7 +131,8 @@ class InterpretBuilt(Built):
         for owner, (memory, first) in zip(owners, views, strict=True):
             owner.learn(memory, first)
         if len(outcome.findings):
-            raise InterpretedFault(self.source.name, outcome.findings)
+            settings.dump(f"{self.source.name}.faulty.ir", self.source.text.encode())
+            raise InterpretedFault(self.source.name, outcome.findings, self.source.text)
 
 
 class InterpretDevice(Device):
