@@ -1,5 +1,7 @@
 """The interpret device: the path of every other device, on memory whose every access is checked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,6 @@ def test_numpy_arrays_are_taken_where_they_lie():
 
 def faulty(kernel, old, new):
     """The kernel's source with one piece of text replaced, built on a device of its own."""
-    from dataclasses import replace
 
     source = kernel.variants[0].source
     assert old in source.text
@@ -147,7 +148,6 @@ def test_foreign_addresses_and_streams_are_refused():
 def test_dynamic_sizes():
     n = convloom.dim("n")
     problem = parse_problem(LINE)
-    from dataclasses import replace
 
     from convloom.problem.conv import TensorSpec
     from convloom.problem.layout import dense
