@@ -99,26 +99,33 @@ def timed(call: Callable[[], Any], flush: Any) -> float:
 
 def measured(run: Run, flush: Any) -> dict[str, Any]:
     """Times of one run: ours, the vendor's, and the largest difference of the results relative to the largest value."""
-    import torch
-
-    conv = run.conv
-    dtype = {"f16": torch.float16, "f32": torch.float32}[run.dtypes]
-    shapes = {role.value: tuple(extent.value for extent in conv.shape(role)) for role in conv.roles}
-    strides = {role.value: tuple(stride.value for stride in conv.spec(role).layout.strides) for role in conv.roles}
-    tensors: dict[str, Any] = {}
-    for name, shape in shapes.items():
-        tensors[name] = torch.empty_strided(shape, strides[name], dtype=dtype, device="cuda").normal_()
+    conv, tensors = run.conv, with_tensors(run)
     first, second, result = (tensors[role.value] for role in conv.roles)
     kernel = compile(conv, "cuda")
     ours = timed(lambda: kernel(first, second, out=result), flush)
-    call = _vendor(conv, tensors)
+    call = vendor_call(conv, tensors)
     theirs = timed(call, flush)
     expected = call()
     difference = float((result.double() - expected.double()).abs().max() / expected.double().abs().max())
     return {"ours": ours, "vendor": theirs, "difference": difference, "ops": conv.ops, "plan": kernel.plan}
 
 
-def _vendor(conv: Conv, tensors: dict[str, Any]) -> Callable[[], Any]:
+def with_tensors(run: Run) -> dict[str, Any]:
+    """Random tensors of a run by the names of their roles."""
+    import torch
+
+    conv = run.conv
+    dtype = {"f16": torch.float16, "f32": torch.float32}[run.dtypes]
+    tensors: dict[str, Any] = {}
+    for role in conv.roles:
+        shape = tuple(extent.value for extent in conv.shape(role))
+        strides = tuple(stride.value for stride in conv.spec(role).layout.strides)
+        tensors[role.value] = torch.empty_strided(shape, strides, dtype=dtype, device="cuda").normal_()
+    return tensors
+
+
+def vendor_call(conv: Conv, tensors: dict[str, Any]) -> Callable[[], Any]:
+    """PyTorch's call of the same direction on the same tensors."""
     import torch
 
     pads = [list(conv.pad_begin), [0] * conv.rank, conv.groups.value]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 
 from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
@@ -12,9 +13,9 @@ from convloom.lower.atomic_sums import add_to_result, clear_result, clear_worksp
 from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
 from convloom.lower.frame import Frame, factor_type, make_frame
-from convloom.lower.k_loops import KLoops, KRange, run_pipeline
+from convloom.lower.k_loops import Journeys, KLoops, KRange, run_pipeline
 from convloom.lower.load_tile import TileLoader, TileSource, ZeroSource
-from convloom.lower.multiply import Multiplier
+from convloom.lower.multiply import Multiplier, Stages
 from convloom.lower.multiply_lane import LaneMultiplier
 from convloom.lower.multiply_matrix import MatrixMultiplier
 from convloom.lower.multiply_scalar import ScalarMultiplier
@@ -124,7 +125,7 @@ def _reduce(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplier: Mul
     for loader in loaders:
         builder.allocate(loader.shared)
     for loader in loaders:
-        loader.prepare(builder)
+        loader.prepare(builder, staged=frame.plan.stages > 1 and _way(loader) is Way.REGISTERS)
     steps = None if frame.plan.split.parts == 1 else steps_of_part(builder, frame, place.part, loops.steps)
     if frame.plan.stages == 1:
         _synchronous(builder, loops, steps, loaders, multiplier)
@@ -143,9 +144,9 @@ def _synchronous(
 
     def one_tile() -> None:
         for loader in loaders:
-            loader.load(builder, const(0), None)
+            loader.load(builder, const(0))
         builder.barrier()
-        multiplier.multiply(builder, *loaders, const(0), const(0))
+        multiplier.product(builder, *loaders).run(builder, (const(0), const(0)))
         builder.barrier()
 
     if steps is None:
@@ -162,33 +163,58 @@ def _pipelined(
     loaders: tuple[TileLoader, TileLoader],
     multiplier: Multiplier,
 ) -> None:
-    """Loads run stages - 1 K tiles ahead; one barrier a tile."""
-    copies = tuple(_copy_row(loader.copied_bytes) for loader in loaders)
+    """Loads run stages - 1 K tiles ahead: asynchronous copies where a row has them."""
+    ways = tuple(_way(loader) for loader in loaders)
 
     def fetch(step: Expr, slot: Expr) -> None:
         loops.bind(builder, step)
-        for loader, copy in zip(loaders, copies, strict=True):
-            loader.load(builder, slot * loader.layout.size, copy)
+        for loader, way in zip(loaders, ways, strict=True):
+            stage = slot * loader.layout.size
+            if way is Way.REGISTERS:
+                loader.fetch(builder)
+            elif way is Way.AT_ONCE:
+                loader.load(builder, stage)
+            else:
+                loader.copy(builder, stage, way)
 
     def close(pending: int) -> None:
-        if not any(copies):
+        if not any(isinstance(way, Instruction) for way in ways):
             return
         if pending < 0:
             builder.instruct(row_named("cp.async.commit_group"))
         else:
             builder.instruct(row_named("cp.async.wait_group"), pending=const(pending))
 
-    def consume(slot: Expr) -> None:
-        a_stage, b_stage = (slot * loader.layout.size for loader in loaders)
-        multiplier.multiply(builder, *loaders, a_stage, b_stage)
+    def deposit(slot: Expr) -> None:
+        for loader, way in zip(loaders, ways, strict=True):
+            if way is Way.REGISTERS:
+                loader.deposit(builder, slot * loader.layout.size)
 
-    run_pipeline(builder, steps, frame.plan.stages, fetch, close, consume)
+    def stages_of(slot: Expr) -> Stages:
+        first, second = (slot * loader.layout.size for loader in loaders)
+        return first, second
+
+    product = multiplier.product(builder, *loaders)
+    journeys = Journeys(fetch, deposit if Way.REGISTERS in ways else None, close)
+    run_pipeline(builder, steps, frame.plan.stages, journeys, product, stages_of)
 
 
-def _copy_row(nbytes: int) -> Instruction | None:
-    """The asynchronous copy of so many bytes, if there is one: 16 bytes pass by the first-level cache."""
-    name = {4: "cp.async.ca.4", 8: "cp.async.ca.8", 16: "cp.async.cg.16"}.get(nbytes)
-    return None if name is None else row_named(name)
+class Way(Enum):
+    """How a tile travels where no asynchronous copy takes it."""
+
+    REGISTERS = "waits in registers while the tile before it is multiplied"
+    AT_ONCE = "goes to shared memory as it comes"
+
+
+_COPIES = {4: "cp.async.ca.4", 8: "cp.async.ca.8", 16: "cp.async.cg.16"}
+"""Asynchronous copies by bytes: 16 pass by the first-level cache."""
+
+
+def _way(loader: TileLoader) -> Instruction | Way:
+    name = _COPIES.get(loader.copied_bytes)
+    if name is not None:
+        return row_named(name)
+    return Way.REGISTERS if loader.stages_numbers else Way.AT_ONCE
 
 
 def _loader(

@@ -10,6 +10,7 @@ from convloom.expr import Expr, Op, bounds, const, local_sym, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import LoopKind
 from convloom.lower.frame import Frame
+from convloom.lower.multiply import Stages, TileProduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +75,72 @@ class KLoops:
         return (*zip(self.serial.values(), self._extents, strict=True), (self.tile, self._tiles))
 
 
+@dataclass(frozen=True, slots=True)
+class Journeys:
+    """How the tiles of a step come to their slot.
+
+    `fetch(step, slot)` asks for them, `deposit(slot)` puts those that went to registers into shared memory (None: none
+    do), `close(pending)` is called behind a step's fetches with -1 (its copies form a group), and in front of a barrier
+    with the number of groups that may still be in flight.
+    """
+
+    fetch: Callable[[Expr, Expr], None]
+    deposit: Callable[[Expr], None] | None
+    close: Callable[[int], None]
+
+
 def run_pipeline(
     builder: IrBuilder,
     steps: KRange,
     stages: int,
-    fetch: Callable[[Expr, Expr], None],
-    close: Callable[[int], None],
-    consume: Callable[[Expr], None],
+    journeys: Journeys,
+    product: TileProduct,
+    stages_of: Callable[[Expr], Stages],
 ) -> None:
-    """Runs `fetch(step, slot)` stages - 1 steps ahead of `consume(slot)`, over a range of steps.
+    """Runs fetches stages - 1 steps ahead of the products, over a range of steps; one barrier a step.
 
-    `close(pending)` is called behind the last fetch of a step with -1 (its copies form a group), and in front of a
-    barrier with the number of groups that may still be in flight.
+    What goes by registers is asked for at the beginning of a step and deposited behind its products, so that these
+    hide the latency. Where the product carries its registers from tile to tile, the first fragments of the next tile
+    are loaded behind the barrier and in front of the last products: the multiplying units never wait for a barrier.
     """
     ahead = stages - 1
     with builder.loop("s", ahead, LoopKind.UNROLLED) as s:
         with builder.condition(simplify(s.lt(steps.count))):
-            fetch(steps.first + s, s)
-        close(-1)
+            journeys.fetch(steps.first + s, s)
+            if journeys.deposit is not None:
+                journeys.deposit(s)
+        journeys.close(-1)
+    if product.carries:
+        _arrive(builder, journeys, ahead)
+        with builder.condition(simplify(steps.count.gt(0))):
+            product.load(stages_of(const(0)), product.first, const(0))
     step = local_sym("step", lo=0, hi=_last(steps.count))
     with builder.repeat(step, steps.count):
-        close(ahead - 1)
-        builder.barrier()
-        with builder.condition(simplify((step + ahead).lt(steps.count))):
-            fetch(steps.first + step + ahead, simplify((step + ahead) % stages))
-        close(-1)
-        consume(simplify(step % stages))
+        if not product.carries:
+            _arrive(builder, journeys, ahead)
+        slot, coming = simplify(step % stages), simplify((step + ahead) % stages)
+        fetched = simplify((step + ahead).lt(steps.count))
+        with builder.condition(fetched):
+            journeys.fetch(steps.first + step + ahead, coming)
+        journeys.close(-1)
+        if not product.carries:
+            product.run(builder, stages_of(slot))
+        else:
+            product.run_ahead(builder, stages_of(slot))
+        if journeys.deposit is not None:
+            with builder.condition(fetched):
+                journeys.deposit(coming)
+        if product.carries:
+            _arrive(builder, journeys, ahead)
+            with builder.condition(simplify((step + 1).lt(steps.count))):
+                product.load(stages_of(simplify((step + 1) % stages)), product.first, const(0))
+            product.multiply(const(product.slots - 1))
+
+
+def _arrive(builder: IrBuilder, journeys: Journeys, ahead: int) -> None:
+    """Waits until the next step's tiles are there for all threads, and its predecessor's slot is read by none."""
+    journeys.close(ahead - 1)
+    builder.barrier()
 
 
 def _last(extent: Expr) -> int | None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd
 
+from convloom.errors import InternalError
 from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, local_sym, select, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.functions import Function
@@ -16,6 +17,9 @@ from convloom.plan.shared_layout import SharedLayout
 from convloom.plan.tiled import Along, Transfer
 from convloom.target.instruction import Instruction
 from convloom.view import Access, View
+
+_MOST_STAGED = 24
+"""Numbers of a tile that a thread keeps in registers while they are on their way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class TileLoader:
         self._conditions = separate_conditions(access.conditions, source.moving)
         self._cached = self._worth_caching()
         self._mask: Buffer | None = None
+        self._staged: Buffer | None = None
 
     def _worth_caching(self) -> dict[Expr, Buffer]:
         parts = [self._offset.fixed, *(comparison.fixed for comparison in self._conditions.comparisons)]
@@ -71,8 +76,15 @@ class TileLoader:
             for number, part in enumerate(distinct)
         }
 
-    def prepare(self, builder: IrBuilder) -> None:
-        """Computes what the K loops do not change, once per access, into index arrays."""
+    def prepare(self, builder: IrBuilder, *, staged: bool = False) -> None:
+        """Computes what the K loops do not change, once per access, into index arrays.
+
+        `staged`: also keeps registers for `fetch` and `deposit`.
+        """
+        if staged:
+            dtype = self._dtype if self._source.zero is not None else self._source.buffer.dtype
+            size = self._rounds * self._transfer.vector
+            self._staged = builder.allocate(Buffer(f"{self._source.name}_staged", dtype, Scope.REGISTER, size))
         mask = self._conditions.fixed
         if mask.op is not Op.CONST:
             self._mask = builder.allocate(Buffer(f"{self._source.name}_mask", None, Scope.REGISTER, self._rounds))
@@ -86,20 +98,51 @@ class TileLoader:
             if self._mask is not None:
                 builder.write(self._mask, self._round, simplify(mask))
 
-    def load(self, builder: IrBuilder, stage: Expr, copy: Instruction | None) -> None:
+    def load(self, builder: IrBuilder, stage: Expr) -> None:
         """Global -> shared, all threads together, into the stage that begins at the given number of the buffer.
 
-        By the asynchronous copy instruction where one is given, else through registers, converted to the tile's type.
+        Through registers, converted to the tile's type.
         """
         with self._each_access(builder):
-            name = self._source.name
-            offset = builder.let(f"{name}_at", self._kept(builder, self._offset.fixed) + self._offset.moving)
-            mask = self._mask_value(builder)
-            if copy is not None:
-                self._copy(builder, copy, stage, offset, mask)
-                return
-            value = Read(self._source.buffer, offset, self._transfer.vector, mask)
+            value, mask = self._read(builder)
             self._store(builder, stage, self._shifted(builder, Convert(value, self._dtype), mask))
+
+    def copy(self, builder: IrBuilder, stage: Expr, copy: Instruction) -> None:
+        """The same by an asynchronous copy instruction."""
+        with self._each_access(builder):
+            offset, mask = self._asked(builder)
+            self._copy(builder, copy, stage, offset, mask)
+
+    def fetch(self, builder: IrBuilder) -> None:
+        """Global -> registers, as the numbers are; less their zero points where the operand has such.
+
+        requires: `prepare` was called with `staged`.
+        """
+        staging, vector = self._staged, self._transfer.vector
+        if staging is None:
+            raise InternalError("a tile goes by registers only where they were prepared; report this")
+        with self._each_access(builder):
+            value, mask = self._read(builder)
+            if self._source.zero is not None:
+                value = self._shifted(builder, Convert(value, self._dtype), mask)
+            builder.write(staging, self._round * vector, value)
+
+    def deposit(self, builder: IrBuilder, stage: Expr) -> None:
+        """Registers -> shared: what `fetch` brought last."""
+        staging, vector = self._staged, self._transfer.vector
+        if staging is None:
+            raise InternalError("a tile goes by registers only where they were prepared; report this")
+        with self._each_access(builder):
+            self._store(builder, stage, Convert(Read(staging, self._round * vector, vector), self._dtype))
+
+    def _asked(self, builder: IrBuilder) -> tuple[Expr, Expr | None]:
+        """Offset and mask of an access."""
+        offset = builder.let(f"{self._source.name}_at", self._kept(builder, self._offset.fixed) + self._offset.moving)
+        return offset, self._mask_value(builder)
+
+    def _read(self, builder: IrBuilder) -> tuple[Value, Expr | None]:
+        offset, mask = self._asked(builder)
+        return Read(self._source.buffer, offset, self._transfer.vector, mask), mask
 
     def _shifted(self, builder: IrBuilder, value: Value, mask: Expr | None) -> Value:
         """The numbers less their zero point; padding is 0 and stays so, as the zero point is masked with it."""
@@ -126,6 +169,11 @@ class TileLoader:
         for lane in range(vector):
             builder.write(lanes, lane, taken(lane))
         return Call(Function.SUB, (value, Read(lanes, const(0), vector)))
+
+    @property
+    def stages_numbers(self) -> bool:
+        """Whether a thread has the registers for its numbers of one tile."""
+        return self._rounds * self._transfer.vector <= _MOST_STAGED
 
     @property
     def copied_bytes(self) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, LoopKind, Read
 from convloom.plan.shared_layout import SharedLayout
+
+Stages = tuple[Expr, Expr]
+"""Where the current tiles of A and B begin in their buffers."""
 
 EmitPart = Callable[[Expr, Expr, Read], None]
 """Receives row and column in the block's tile of C, and the accumulators of `store` neighbouring columns."""
@@ -28,6 +32,48 @@ class TileUse(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TileProduct:
+    """The product of one K tile, as `steps` steps.
+
+    `load(stages, step, slot)` brings what step `first` + i multiplies to a set of registers, `multiply(slot)` adds its
+    products to the accumulators. `slots` sets are kept, so that one can be loaded while another is multiplied.
+    """
+
+    first: Expr
+    steps: int
+    slots: int
+    load: Callable[[Stages, Expr, Expr], None]
+    multiply: Callable[[Expr], None]
+    unroll: bool = True
+
+    @property
+    def carries(self) -> bool:
+        """Whether the first set of the next K tile can be loaded while the last one of this tile is multiplied.
+
+        Registers have no number that is known only when the code runs, so the sets must alternate alike in every tile.
+        """
+        return self.unroll and self.slots > 1 and self.steps % self.slots == 0
+
+    def run(self, builder: IrBuilder, stages: Stages) -> None:
+        """All steps of one tile; with two slots a step's loads come one step early."""
+        if self.slots == 1:
+            with builder.loop("kk", self.steps, LoopKind.UNROLLED if self.unroll else LoopKind.SERIAL) as kk:
+                self.load(stages, simplify(self.first + kk), const(0))
+                self.multiply(const(0))
+            return
+        self.load(stages, self.first, const(0))
+        self.run_ahead(builder, stages)
+        self.multiply(const((self.steps - 1) % self.slots))
+
+    def run_ahead(self, builder: IrBuilder, stages: Stages) -> None:
+        """All steps but the last one's multiplication, where the first one's loads have been made."""
+        if self.steps > 1:
+            with builder.loop("kk", self.steps - 1, LoopKind.UNROLLED) as kk:
+                self.load(stages, simplify(self.first + kk + 1), simplify((kk + 1) % self.slots))
+                self.multiply(simplify(kk % self.slots))
+
+
 class Multiplier(Protocol):
     """acc += A tile * B tile, with accumulators spread over the threads of a block."""
 
@@ -44,8 +90,8 @@ class Multiplier(Protocol):
         """Allocates the accumulators and sets them to zero."""
         ...
 
-    def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
-        """Multiplies one K tile; the stages are places in the buffers."""
+    def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
+        """How K tiles in these buffers are multiplied; allocates the registers of its fragments."""
         ...
 
     def place(self, number: Expr) -> tuple[Expr, Expr]:
@@ -55,33 +101,3 @@ class Multiplier(Protocol):
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:
         """Opens loops over this thread's accumulators and emits each part once."""
         ...
-
-
-def buffered(
-    builder: IrBuilder,
-    first: Expr,
-    steps: int,
-    slots: int,
-    load: Callable[[Expr, Expr], None],
-    multiply: Callable[[Expr], None],
-    *,
-    unroll: bool = True,
-) -> None:
-    """Runs `load(step, slot)` and `multiply(slot)` for the steps from `first` on.
-
-    With two slots a step's loads come one step early.
-
-    requires: one slot, or two of an unrolled loop: registers have no number that is known only when the code runs.
-    """
-    kind = LoopKind.UNROLLED if unroll else LoopKind.SERIAL
-    if slots == 1:
-        with builder.loop("kk", steps, kind) as kk:
-            load(simplify(first + kk), const(0))
-            multiply(const(0))
-        return
-    load(first, const(0))
-    if steps > 1:
-        with builder.loop("kk", steps - 1, kind) as kk:
-            load(simplify(first + kk + 1), simplify((kk + 1) % slots))
-            multiply(simplify(kk % slots))
-    multiply(const((steps - 1) % slots))

@@ -7,7 +7,7 @@ from convloom.expr import Expr
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Address, Buffer, Constant, LoopKind, Read, Registers, Scope
 from convloom.lower.frame import Frame
-from convloom.lower.multiply import EmitPart, TileUse, buffered
+from convloom.lower.multiply import EmitPart, Stages, TileProduct, TileUse
 from convloom.lower.multiply_scalar import interleaved
 from convloom.plan.shared_layout import SharedLayout, tile_layouts
 from convloom.target.catalogue import row_named
@@ -40,21 +40,21 @@ class LaneMultiplier:
         with builder.loop("i", self._acc.size, LoopKind.UNROLLED) as i:
             builder.write(self._acc, i, Constant(0, self._frame.contraction.acc))
 
-    def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
+    def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
         """One depth of the instruction after the other: packed words of both tiles, then all their products."""
         plan = self._frame.plan
         left = builder.allocate(Buffer("a_part", B32, Scope.REGISTER, plan.fragments * plan.thread_m))
         right = builder.allocate(Buffer("b_part", B32, Scope.REGISTER, plan.fragments * plan.thread_n))
 
-        def load(step: Expr, slot: Expr) -> None:
-            self._load(builder, a, a_stage, step, left, slot, "a")
-            self._load(builder, b, b_stage, step, right, slot, "b")
+        def load(stages: Stages, step: Expr, slot: Expr) -> None:
+            self._load(builder, a, stages[0], step, left, slot, "a")
+            self._load(builder, b, stages[1], step, right, slot, "b")
 
         def multiply(slot: Expr) -> None:
             self._products(builder, left, right, slot)
 
         depth = plan.block_k // (self._depth * plan.k_groups)
-        buffered(builder, self._frame.k_group * depth, depth, plan.fragments, load, multiply)
+        return TileProduct(self._frame.k_group * depth, depth, plan.fragments, load, multiply)
 
     def _load(
         self, builder: IrBuilder, tile: TileUse, stage: Expr, step: Expr, words: Buffer, slot: Expr, name: str

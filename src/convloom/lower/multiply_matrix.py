@@ -7,7 +7,7 @@ from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Constant, LoopKind, Read, Registers, Scope
 from convloom.lower.frame import Frame
 from convloom.lower.load_fragment import FragmentLoader
-from convloom.lower.multiply import EmitPart, TileUse, buffered
+from convloom.lower.multiply import EmitPart, Stages, TileProduct, TileUse
 from convloom.plan.shared_layout import SharedLayout, tile_layouts
 from convloom.target.instruction import Instruction
 
@@ -43,19 +43,19 @@ class MatrixMultiplier:
         with builder.loop("i", self._acc.size, LoopKind.UNROLLED) as i:
             builder.write(self._acc, i, Constant(0, self._frame.contraction.acc))
 
-    def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
+    def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
         """One instruction depth of k after the other: fragments of both tiles, then all their products."""
         plan = self._frame.plan
         builder.allocate(self._left.buffer)
         builder.allocate(self._right.buffer)
 
-        def load(step: Expr, slot: Expr) -> None:
-            self._left.load(builder, a, a_stage, step, slot)
-            self._right.load(builder, b, b_stage, step, slot)
+        def load(stages: Stages, step: Expr, slot: Expr) -> None:
+            self._left.load(builder, a, stages[0], step, slot)
+            self._right.load(builder, b, stages[1], step, slot)
 
         depth = plan.block_k // (self._k * plan.k_groups)
         first = self._frame.k_group * depth
-        buffered(builder, first, depth, plan.fragments, load, lambda slot: self._products(builder, slot))
+        return TileProduct(first, depth, plan.fragments, load, lambda slot: self._products(builder, slot))
 
     def _products(self, builder: IrBuilder, slot: Expr) -> None:
         left, right = self._left, self._right

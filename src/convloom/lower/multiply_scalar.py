@@ -6,7 +6,7 @@ from convloom.expr import Expr
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Constant, LoopKind, MultiplyAdd, Read, Scope, Splat
 from convloom.lower.frame import Frame
-from convloom.lower.multiply import EmitPart, TileUse, buffered
+from convloom.lower.multiply import EmitPart, Stages, TileProduct, TileUse
 from convloom.plan.shared_layout import SharedLayout, tile_layouts
 
 
@@ -34,23 +34,22 @@ class ScalarMultiplier:
         with builder.loop("i", self._acc.size // lanes, LoopKind.UNROLLED) as i:
             builder.write(self._acc, i * lanes, Constant(0, self._frame.contraction.acc, lanes))
 
-    def multiply(self, builder: IrBuilder, a: TileUse, b: TileUse, a_stage: Expr, b_stage: Expr) -> None:
+    def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
         """One k after the other: fragments of a row of each tile to registers, then their outer product."""
         plan, acc = self._frame.plan, self._frame.contraction.acc
         slots = plan.fragments
         left = builder.allocate(Buffer("a_part", acc, Scope.REGISTER, slots * plan.thread_m))
         right = builder.allocate(Buffer("b_part", acc, Scope.REGISTER, slots * plan.thread_n, plan.lanes))
 
-        def load(k: Expr, slot: Expr) -> None:
-            self._load_left(builder, left, slot * plan.thread_m, a, a_stage, k)
-            self._load_right(builder, right, slot * plan.thread_n, b, b_stage, k)
+        def load(stages: Stages, k: Expr, slot: Expr) -> None:
+            self._load_left(builder, left, slot * plan.thread_m, a, stages[0], k)
+            self._load_right(builder, right, slot * plan.thread_n, b, stages[1], k)
 
         def multiply(slot: Expr) -> None:
             self._outer_product(builder, left, right, slot)
 
         depth = plan.block_k // plan.k_groups
-        first = self._frame.k_group * depth
-        buffered(builder, first, depth, slots, load, multiply, unroll=plan.unroll_k)
+        return TileProduct(self._frame.k_group * depth, depth, slots, load, multiply, plan.unroll_k)
 
     def _load_left(self, builder: IrBuilder, left: Buffer, start: Expr, a: TileUse, stage: Expr, k: Expr) -> None:
         plan = self._frame.plan

@@ -31,7 +31,14 @@ from convloom.plan.legality import (
     transfer_for,
 )
 from convloom.plan.policy import Policy
-from convloom.plan.shared_layout import conflict_free_pad, lines_along_k, stored_type, tile_layouts, widest_swizzle
+from convloom.plan.shared_layout import (
+    conflict_free_pad,
+    lines_along_k,
+    matrix_swizzle,
+    stored_type,
+    tile_layouts,
+    widest_swizzle,
+)
 from convloom.plan.tiled import SCALAR, TiledPlan, Transfer
 from convloom.plan.workspace import adds_to_result
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
@@ -275,12 +282,15 @@ def _thread_shapes(copies: bool) -> tuple[TileShape, ...]:
 
 
 def _transfer(shape: TileShape, name: str, row_width: int, k_width: int, prefer_k: bool) -> Transfer:
-    """The transfer of one operand, its lines padded so that loading fragments has no bank conflicts."""
+    """The transfer of one operand, swizzled or its lines padded so that loading fragments has no bank conflicts."""
     rows = shape.block_m if name == "a" else shape.block_n
     found = transfer_for(row_width, k_width, prefer_k, rows, shape.block_k, 0)
     if shape.row == SCALAR:
         return found
     row = row_named(shape.row)
+    swizzle = matrix_swizzle(row, name, found, rows, shape.block_k)
+    if swizzle > 1:
+        return replace(found, swizzle=swizzle)
     length = shape.block_k if lines_along_k(row, found.along) else rows
     return replace(found, pad=conflict_free_pad(row, name, found.along, length))
 

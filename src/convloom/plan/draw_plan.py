@@ -14,7 +14,7 @@ from convloom.plan.candidates import arrangements, candidates
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, Merged
 from convloom.plan.legality import check_plan, multiplying_rows, products_of, row_multiplies, store_width
 from convloom.plan.policy import ANYTHING, Policy
-from convloom.plan.shared_layout import conflict_free_pad, lines_along_k
+from convloom.plan.shared_layout import conflict_free_pad, lines_along_k, matrix_swizzle
 from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, exchange
@@ -178,8 +178,12 @@ def _row_plan(random: random.Random, contraction: Contraction, target: Target) -
 
         return found
 
-    a = axes.transfer(random, "a", block_m, block_k, pads("a", block_m))
-    b = axes.transfer(random, "b", block_n, block_k, pads("b", block_n))
+    def transfer(name: str, rows: int) -> Transfer:
+        found = axes.transfer(random, name, rows, block_k, pads(name, rows))
+        swizzle = matrix_swizzle(row, name, found, rows, block_k) if found.pad == 0 and row.lanes > 1 else 1
+        return replace(found, swizzle=random.choice((1, swizzle)))
+
+    a, b = transfer("a", block_m), transfer("b", block_n)
     store = axes.store(random, chunk_n if row.lanes == 1 else columns_together(row), lambda width: True)
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, 1, True)
     names = (axes.g, axes.m, axes.n, axes.serial, axes.merged)

@@ -13,7 +13,15 @@ from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.epilogue_access import varies_along_n
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
 from convloom.plan.policy import ANYTHING, Policy
-from convloom.plan.shared_layout import lines_along_k, shared_bytes, stored_type, tile_layouts, widest_swizzle
+from convloom.plan.shared_layout import (
+    SharedLayout,
+    lines_along_k,
+    matrix_swizzle,
+    shared_bytes,
+    stored_type,
+    tile_layouts,
+    widest_swizzle,
+)
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.plan.workspace import refused_by
@@ -284,10 +292,17 @@ def _swizzles_fit(plan: TiledPlan, contraction: Contraction, target: Target) -> 
     ):
         if transfer.swizzle == 1:
             continue
-        most = 1 if plan.lanes > 1 else widest_swizzle(layout, chunk, transfer)
+        most = _most_swizzle(plan, name, layout, chunk, transfer)
         if transfer.swizzle & (transfer.swizzle - 1) or transfer.swizzle > most:
             return f"the swizzle of transfer {name} must be a power of two up to {most} here; got {transfer.swizzle}"
     return None
+
+
+def _most_swizzle(plan: TiledPlan, name: str, layout: SharedLayout, chunk: int, transfer: Transfer) -> int:
+    row = plan.instruction
+    if row is not None and row.lanes > 1:
+        return matrix_swizzle(row, name, transfer, layout.rows, layout.depth) if transfer.pad == 0 else 1
+    return 1 if plan.lanes > 1 else widest_swizzle(layout, chunk, transfer)
 
 
 def _fragment_sets(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:

@@ -9,7 +9,7 @@ from convloom.dtypes import F32, DType
 from convloom.expr import Expr, const
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
 from convloom.target.catalogue import row_named
-from convloom.target.fragment_access import MATRIX_LINE_BYTES, is_conflict_free, packing
+from convloom.target.fragment_access import MATRIX_LINE_BYTES, Way, is_conflict_free, packing, way_of
 from convloom.target.instruction import Instruction
 from convloom.target.number_format import TF32
 
@@ -21,9 +21,9 @@ _BANK_BYTES = 128  # that all banks serve at once
 class SharedLayout:
     """`rows` x `depth` numbers in lines of the fastest direction, `pad` unused numbers behind each line.
 
-    Lines along rows hold `pack` neighbouring k of each row together. With `swizzle` > 1 their pieces of `piece` rows
-    change places: piece p of line l lies at p ^ (l // step), within groups of `swizzle` pieces. So lines that threads
-    write at one time, `step` apart, begin in different banks.
+    Lines along rows hold `pack` neighbouring k of each row together. With `swizzle` > 1 the pieces of a line change
+    places: piece p of line l lies at p ^ (l // step), within groups of `swizzle` pieces. So lines that threads write
+    at one time, `step` apart, or that a matrix load reads, begin in different banks.
     """
 
     dtype: DType
@@ -37,13 +37,18 @@ class SharedLayout:
 
     @property
     def piece(self) -> int:
-        """Rows that stay together: a group of pieces spans all banks."""
-        return max(_BANK_BYTES // (self.pack * self.dtype.nbytes) // self.swizzle, 1)
+        """Places along a line that stay together: a group of pieces spans all banks, or the whole of a shorter line."""
+        return max(min(_BANK_BYTES, self.line_bytes) // (self.pack * self.dtype.nbytes) // self.swizzle, 1)
 
     @property
     def line(self) -> int:
         """Numbers from one line to the next."""
         return (self.depth if self.k_fastest else self.rows * self.pack) + self.pad
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a line without its padding."""
+        return (self.line - self.pad) * self.dtype.nbytes
 
     @property
     def size(self) -> int:
@@ -58,24 +63,30 @@ class SharedLayout:
     def index(self, row: Expr, k: Expr) -> Expr:
         """Place of a number in the tile."""
         if self.k_fastest:
-            return row * self.line + k
+            return row * self.line + self._exchanged(k, row // self.step)
         line = k // self.pack
         within = self._exchanged(row, line // self.step) * self.pack
         return line * self.line + within + (k % self.pack if self.pack > 1 else 0)
 
-    def _exchanged(self, row: Expr, by: Expr) -> Expr:
-        """The row with its piece number's low bits xored by those of `by`, bit by bit: every part has known bounds."""
+    def _exchanged(self, at: Expr, by: Expr) -> Expr:
+        """A place along a line with its piece number's low bits xored by those of `by`.
+
+        Bit by bit: every part has known bounds.
+        """
         if self.swizzle == 1:
-            return row
-        group, piece = self.piece * self.swizzle, row // self.piece
+            return at
+        group, piece = self.piece * self.swizzle, at // self.piece
         bits = [(piece // (1 << n) + by // (1 << n)) % 2 * (1 << n) for n in range(self.swizzle.bit_length() - 1)]
-        return row // group * group + sum(bits, start=const(0)) * self.piece + row % self.piece
+        return at // group * group + sum(bits, start=const(0)) * self.piece + at % self.piece
 
     def run(self, along_k: bool) -> int:
         """How many neighbours along k (or along rows) lie consecutively; 1: none, whatever their number."""
-        if along_k:
-            return self.depth if self.k_fastest else self.pack
-        return 1 if self.k_fastest or self.pack > 1 else self.rows
+        if along_k != self.k_fastest:
+            return self.pack if along_k else 1
+        if self.pack > 1:
+            return 1
+        length = self.depth if along_k else self.rows
+        return length if self.swizzle == 1 else min(length, self.piece)
 
 
 def stored_type(row: Instruction, name: str) -> DType:
@@ -97,20 +108,38 @@ def _tile(plan: TiledPlan, name: str, transfer: Transfer, rows: int, acc: DType)
 def _layout(row_name: str, name: str, transfer: Transfer, rows: int, depth: int, acc: DType) -> SharedLayout:
     row = None if row_name == SCALAR else row_named(row_name)
     if row is None:
-        return _swizzled(SharedLayout(acc, rows, depth, False, transfer.pad), transfer)
+        return _swizzled(SharedLayout(acc, rows, depth, False, transfer.pad), transfer, matrix=False)
     along_k = lines_along_k(row, transfer.along)
     pack = packing(row, name, along_k)
-    return _swizzled(SharedLayout(stored_type(row, name), rows, depth, along_k, transfer.pad, pack), transfer)
+    layout = SharedLayout(stored_type(row, name), rows, depth, along_k, transfer.pad, pack)
+    return _swizzled(layout, transfer, matrix=row.lanes > 1)
 
 
-def _swizzled(layout: SharedLayout, transfer: Transfer) -> SharedLayout:
+def _swizzled(layout: SharedLayout, transfer: Transfer, matrix: bool) -> SharedLayout:
     if transfer.swizzle == 1:
         return layout
-    return replace(layout, swizzle=transfer.swizzle, step=max(transfer.vector // layout.pack, 1))
+    step = _BANK_BYTES // layout.line_bytes if matrix else transfer.vector // layout.pack
+    return replace(layout, swizzle=transfer.swizzle, step=max(step, 1))
+
+
+def matrix_swizzle(row: Instruction, name: str, transfer: Transfer, rows: int, depth: int) -> int:
+    """The swizzle with which matrix loads have no bank conflicts and no line needs padding; 1: padding is needed.
+
+    Padded lines begin anywhere within the 128 bytes of all banks, so that a copy of a line goes to two of them and
+    reads its sectors of global memory more than once (measured on an H200: 1.48 times the bytes).
+    """
+    along_k = lines_along_k(row, transfer.along)
+    nbytes = stored_type(row, name).nbytes
+    line = (depth if along_k else rows) * nbytes
+    if way_of(row, name, along_k) is Way.WORDS or transfer.vector * nbytes < MATRIX_LINE_BYTES:
+        return 1
+    if line % _BANK_BYTES and _BANK_BYTES % line:
+        return 1
+    return min(line, _BANK_BYTES) // MATRIX_LINE_BYTES
 
 
 def widest_swizzle(layout: SharedLayout, chunk: int, transfer: Transfer) -> int:
-    """The largest swizzle that helps: a place for each line that neighbouring threads write, chunks staying whole."""
+    """The largest swizzle that helps single threads: a place for each line that neighbours write, chunks whole."""
     banks = _BANK_BYTES // (layout.pack * layout.dtype.nbytes)
     if transfer.along is not Along.K or layout.k_fastest or layout.rows % banks:
         return 1
