@@ -65,7 +65,7 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
         tiles * products,
         round(tiles * accesses),
         blocks * plan.block_m * plan.block_n // width,
-        tiles * (2 if plan.stages == 1 else 1) + (blocks if plan.k_groups > 1 else 0),
+        _barriers(plan, blocks, tiles),
         round(traffic(plan, work, target)),
         tiles * requests.sectors,
         0 if row is None else tiles * products // prod(row.shape),
@@ -75,6 +75,18 @@ def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Pred
         read // LINE_BYTES,
         blocks * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes,
     )
+
+
+def _barriers(plan: TiledPlan, blocks: int, tiles: int) -> int:
+    """One in front and one behind each K tile; a pipeline needs one of them. K groups hand over once.
+
+    Where fragments are carried from tile to tile, one more stands in front of the first.
+    """
+    row = plan.instruction
+    steps = plan.block_k // plan.k_groups // (1 if row is None else row.shape[2])
+    carried = (row is not None or plan.unroll_k) and plan.fragments > 1 and steps % plan.fragments == 0
+    ahead = blocks if carried and plan.stages > 1 else 0
+    return tiles * (2 if plan.stages == 1 else 1) + ahead + (blocks if plan.k_groups > 1 else 0)
 
 
 def _fragment_bytes(plan: TiledPlan, contraction: Contraction) -> int:
