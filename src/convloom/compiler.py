@@ -20,7 +20,7 @@ from convloom.ir.text import kernel_text
 from convloom.ir.verify import bound_symbols
 from convloom.lower.build_tiled import build_tiled, main_launch
 from convloom.lower.instrument import observe, observe_final, observe_plan
-from convloom.lower.pipeline import Observer, run_pipeline
+from convloom.lower.passes import Observer, run_passes
 from convloom.plan.choose import choose_plan, given_plan
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.requirements import PlanRequirement, plan_requirements
@@ -92,7 +92,7 @@ def generate(
     """Builds, lowers and prints the kernels of one plan."""
     observe_plan(plan_text(plan))
     kernels = tuple(
-        run_pipeline(kernel, _problem_symbols(kernel), target, observe) for kernel in build_tiled(contraction, plan)
+        run_passes(kernel, _problem_symbols(kernel), target, observe) for kernel in build_tiled(contraction, plan)
     )
     for kernel in kernels:
         observe_final(kernel)

@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 from convloom.cli import app
 from convloom.compiler import prepare
 from convloom.frontend import fuzz_run
+from convloom.frontend.device_run import run_on_device
 from convloom.frontend.device_target import target_for
 from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
 from convloom.frontend.fuzz_draw import draw_case
 from convloom.frontend.fuzz_run import Kind, run_case, shrink
 from convloom.frontend.interpret_device import InterpretBuilt, InterpretDevice
+from convloom.ir.interpret.options import Landing
 from convloom.plan.legality import check_plan
 from convloom.plan.policy import Policy
 from convloom.plan.tiled import parse_plan
@@ -56,7 +58,7 @@ def test_cases_depend_on_their_seed_alone():
 def test_all_kinds_are_drawn(drawn):
     assert {case.direction for case in drawn} == {"fwd", "bwd_d", "bwd_w"}
     assert {type(case.sizes) for case in drawn} == {ConvSizes, GemmSizes}
-    for name in ("bias", "dynamic", "plan"):
+    for name in ("bias", "dynamic", "plan", "order"):
         assert {bool(getattr(case, name)) for case in drawn} == {True, False}
     assert {case.scaling for case in drawn} >= {Scaling(True, False), Scaling(False, True), Scaling(False, False)}
     assert any("row=mma" in (case.plan or "") for case in drawn)
@@ -118,8 +120,9 @@ def test_the_command_line_describes_the_same_problem(drawn, monkeypatch):
     monkeypatch.setattr("convloom.cli.run.compile", compiled)
     for case in drawn:
         words = shlex.split(case.command("interpret"))
-        assert words[0] == "convloom"
-        CliRunner().invoke(app, words[1:])
+        start = words.index("convloom")
+        assert words[:start] == ([] if case.order is None else ["env", f"CONVLOOM_INTERPRET_ORDER={case.order}"])
+        CliRunner().invoke(app, words[start + 1 :])
         assert seen[-1] == (case.compiled_problem(), case.plan, case.policy)
     assert len(seen) == len(drawn)
 
@@ -174,6 +177,22 @@ def test_a_wrong_result_is_a_fault():
     assert fault.kind is Kind.WRONG
     smaller, _ = shrink(CASE, fault, device)
     assert smaller.scaling.alpha  # without it there is no fault
+
+
+def test_a_case_runs_in_its_order(monkeypatch):
+    seen = []
+
+    def run(kernel, operands, *, problem):
+        seen.append(kernel.device.options())
+        return run_on_device(kernel, operands, problem=problem)
+
+    monkeypatch.setattr(fuzz_run, "run_on_device", run)
+    for order in (None, 5):
+        assert run_case(replace(CASE, order=order), device_named("interpret")) is None
+    assert [options.landing for options in seen] == [Landing.LATEST, Landing.SEEDED]
+    assert [options.seed for options in seen] == [0, 5]
+    assert "CONVLOOM_INTERPRET_ORDER=5" in replace(CASE, order=5).command("interpret")
+    assert "ORDER" not in replace(CASE, order=5).command("cpu")
 
 
 def test_a_fault_in_one_step_keeps_that_step_alone():

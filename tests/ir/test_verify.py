@@ -70,6 +70,28 @@ FAULTS = {
             "map of prefetch.tensormap must be one of MapParameter; got Address",
         ),
     ],
+    rules.check_instruction_rules: [
+        ("do bar.sync (barrier=index(16), threads=index(32))", "barrier of bar.sync must be within 0, 15; got 16"),
+        ("do bar.sync (barrier=index(1), threads=index(40))", "threads of bar.sync must be a multiple of 32; got 40"),
+        (
+            "shared s f32[64]\ndo cp.async.cg.16 (destination=address(s, tid * 2), source=address(a, tid * 4), "
+            "source_bytes=index(16))",
+            r"destination of cp.async.cg.16 must be a multiple of 16; got s\[tid \* 2\]",
+        ),
+        (
+            "shared s f32[8]\ndo cp.async.ca.4 (destination=address(s, tid), source=address(a, tid), "
+            "source_bytes=index(5))",
+            "source_bytes of cp.async.ca.4 must be within 0, 4; got 5",
+        ),
+    ],
+    rules.check_lanes_together: [
+        ("when tid < 4\n  do bar.sync (barrier=index(1), threads=index(32))", "by 32 lanes together; some are masked"),
+        (
+            "let w[0,63] = index(tid)\nwhen bid < 1\n  when w != 3\n    do bar.arrive (barrier=index(1), "
+            "threads=index(32))",
+            "bar.arrive is executed by 32 lanes",
+        ),
+    ],
     rules.check_unrolled_constant: [
         ("for i[0,7] < tid unrolled\n  write c[i] = const(0.0, f32, 1)", "needs a constant extent; got tid"),
     ],
@@ -82,6 +104,13 @@ FAULTS = {
         ),
     ],
 }
+
+
+def made_of(body):
+    """Bodies with instructions of warps belong to two of them."""
+    return kernel(body, threads=64 if "bar." in body else 8)
+
+
 CASES = [(check, body, words) for check, faults in FAULTS.items() for body, words in faults]
 
 
@@ -91,7 +120,7 @@ def test_good_kernel_passes():
 
 @pytest.mark.parametrize(("check", "body", "words"), CASES)
 def test_planted_fault_is_found(check, body, words):
-    made = kernel(body)
+    made = made_of(body)
     assert list(check(made, frozenset())), "the check found nothing"
     with pytest.raises(InternalError, match=f"after planting: .*{words}.*; kernel tiny; report this"):
         verify(made, "planting")
@@ -103,12 +132,29 @@ def test_every_check_has_a_fault():
 
 @pytest.mark.parametrize(("check", "body", "words"), CASES)
 def test_faults_break_no_other_check(check, body, words):
-    made = kernel(body)
+    made = made_of(body)
     assert [other for other in rules.CHECKS if list(other(made, frozenset()))] == [check]
 
 
 def test_barriers_in_uniform_control_flow_are_fine():
     verify(kernel("for i[0,3] < 4 serial\n  barrier\nwhen bid < 1\n  barrier", blocks=2), "test")
+
+
+def test_conditions_on_what_is_not_known_part_no_lanes():
+    body = """
+        register r index[1]
+        let w[0,63] = index(tid)
+        write r[0] = index(bid)
+        let w[0,63] = read(r, 0, 1)
+        when w == 0
+          do bar.arrive (barrier=index(1), threads=index(64))
+        for tid2[0,3] < 4 serial
+          when tid2 == 1
+            do bar.arrive (barrier=index(1), threads=index(64))
+        when tid < 32
+          do bar.arrive (barrier=index(1), threads=index(64))
+    """
+    assert not list(rules.check_lanes_together(kernel(body, threads=64), frozenset()))
 
 
 def test_names_read_from_memory_are_not_uniform():

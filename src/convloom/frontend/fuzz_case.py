@@ -13,6 +13,7 @@ from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.layout_tags import ANY
 from convloom.problem.notation.choose import parse_problem
 from convloom.problem.reference import Problem
+from convloom.target.arch import INTERPRET
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,10 @@ class GemmSizes:
 
 @dataclass(frozen=True, slots=True)
 class FuzzCase:
-    """Everything that decides what runs. `dynamic`: one kernel for all sizes, called with these."""
+    """Everything that decides what runs. `dynamic`: one kernel for all sizes, called with these.
+
+    `order`: of groups of threads and of landing copies, where the device takes a seed for it (None: lock-step).
+    """
 
     sizes: ConvSizes | GemmSizes
     direction: str
@@ -68,6 +72,7 @@ class FuzzCase:
     plan: str | None = None
     attributes: AttributeTexts = NO_ATTRIBUTES
     policy: Policy = ANYTHING
+    order: int | None = None
 
     def problem(self) -> Problem:
         """The problem of constant sizes. IllegalProblem for what no problem allows."""
@@ -95,7 +100,9 @@ class FuzzCase:
 
     def command(self, device: str) -> str:
         """The command line that runs this case alone."""
-        words = ["convloom", "run", self.sizes.line, "--dir", self.direction, "--dt", self.dtypes]
+        seeded = device == INTERPRET.name and self.order is not None
+        words = ["env", f"CONVLOOM_INTERPRET_ORDER={self.order}"] if seeded else []
+        words += ["convloom", "run", self.sizes.line, "--dir", self.direction, "--dt", self.dtypes]
         for option, tag in zip(("--stag", "--wtag", "--dtag"), self.tags, strict=True):
             words += [option, tag] if tag != ANY else []
         words += ["--bias", self.bias] if self.bias is not None else []

@@ -44,6 +44,7 @@ def draw_case(random: Random, target: Target) -> FuzzCase:
             contraction = prepare(case.compiled_problem()).contraction
         except (IllegalProblem, NotYetSupported):
             continue
+        case = replace(case, order=random.randrange(1 << 16) if random.random() < 0.3 else None)
         given = random.random() < 0.8 and not (case.dynamic and case.policy.max_workspace is not None)
         plan = draw_plan(random, contraction, target, case.policy) if given else None
         return case if plan is None else replace(case, plan=plan_text(plan))

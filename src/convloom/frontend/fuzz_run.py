@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from convloom import settings
 from convloom.errors import Infeasible
 from convloom.frontend.compile import compile
 from convloom.frontend.device_run import run_on_device
@@ -41,7 +42,8 @@ class Fault:
 def run_case(case: FuzzCase, device: Device) -> Fault | None:
     """Exact comparison on integer data with poison around every operand; None if nothing is wrong."""
     try:
-        return _run(case, device)
+        with settings.scoped(interpret_order=case.order):
+            return _run(case, device)
     except Exception as error:  # noqa: BLE001 - whatever a legal case raises is what the fuzz is looking for
         return Fault(Kind.ERROR, type(error).__name__, str(error))
 
@@ -95,6 +97,8 @@ def _smaller(case: FuzzCase) -> Iterator[FuzzCase]:
         yield replace(case, plan=None)
     if case.dynamic:
         yield replace(case, dynamic=False)
+    if case.order is not None:
+        yield replace(case, order=None)
     if case.policy != ANYTHING:
         yield replace(case, policy=ANYTHING)
     for attributes in _fewer(case.attributes):

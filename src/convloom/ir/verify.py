@@ -11,7 +11,6 @@ from convloom.ir.arguments import argument_buffer
 from convloom.ir.ops import (
     Address,
     Allocate,
-    Argument,
     Barrier,
     Binary,
     Buffer,
@@ -23,9 +22,7 @@ from convloom.ir.ops import (
     Kernel,
     Let,
     LoopKind,
-    MapParameter,
     MultiplyAdd,
-    Numbers,
     Pack,
     Read,
     Registers,
@@ -37,8 +34,7 @@ from convloom.ir.ops import (
 from convloom.ir.rewrite import statement_expressions, statement_values, statements_in
 from convloom.ir.symbols import BLOCK_ID, thread_id
 from convloom.ir.types import value_type
-from convloom.target.instruction import Direction, Operand, OperandKind
-from convloom.target.memory import Space
+from convloom.ir.verify_instructions import check_instruction_arguments, check_instruction_rules, check_lanes_together
 
 Body = tuple[Statement, ...]
 
@@ -204,48 +200,6 @@ def check_unrolled_constant(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[
             yield f"an unrolled loop needs a constant extent; got {statement.extent!r}"
 
 
-def check_instruction_arguments(kernel: Kernel, sizes: frozenset[Expr]) -> Iterator[str]:
-    """An instruction has the arguments that its row names, each of a form and size that the operand takes."""
-    for statement in statements_in(kernel.body):
-        if not isinstance(statement, Instruct):
-            continue
-        row, given = statement.row, dict(statement.arguments)
-        names = {operand.name for operand in row.operands}
-        if names != set(given):
-            wanted, got = (", ".join(sorted(words)) or "nothing" for words in (names, given))
-            yield f"{row.name} takes {wanted}; got {got}"
-            continue
-        for operand in row.operands:
-            yield from _wrong_argument(kernel, f"{operand.name} of {row.name}", operand, given[operand.name])
-
-
-_FORMS: dict[OperandKind, tuple[type, ...]] = {
-    OperandKind.REGISTERS: (Registers, Address, Numbers, Expr),
-    OperandKind.ADDRESS: (Address, Registers),
-    OperandKind.DESCRIPTOR: (Descriptor,),
-    OperandKind.TENSOR_MAP: (MapParameter,),
-    OperandKind.IMMEDIATE: (Expr,),
-}
-
-
-def _wrong_argument(kernel: Kernel, name: str, operand: Operand, item: Argument) -> Iterator[str]:
-    forms = _FORMS[operand.kind] if operand.direction is Direction.IN else (Registers,)
-    if not isinstance(item, forms):
-        yield f"{name} must be one of {', '.join(form.__name__ for form in forms)}; got {type(item).__name__}"
-        return
-    count = item.count if isinstance(item, Registers) else len(item.values) if isinstance(item, Numbers) else 1
-    if count != operand.registers:
-        yield f"{name} takes {operand.registers} registers or numbers; got {count}"
-    if operand.kind is OperandKind.IMMEDIATE and not (isinstance(item, Expr) and item.is_const):
-        yield f"{name} must be a constant; got {item!r}"
-    if isinstance(item, MapParameter) and item not in kernel.maps:
-        yield f"{name} must be a map of the kernel; got {item.name}"
-    if isinstance(item, Address) and operand.space is not None:
-        in_global = operand.space is Space.GLOBAL
-        if in_global is not (item.buffer.scope is Scope.GLOBAL):
-            yield f"{name} must lie in {operand.space.value} memory; {item.buffer.name} does not"
-
-
 CHECKS: tuple[Callable[[Kernel, frozenset[Expr]], Iterator[str]], ...] = (
     check_types,
     check_buffers_allocated,
@@ -254,5 +208,7 @@ CHECKS: tuple[Callable[[Kernel, frozenset[Expr]], Iterator[str]], ...] = (
     check_unrolled_constant,
     check_atomic_adds,
     check_instruction_arguments,
+    check_instruction_rules,
+    check_lanes_together,
     check_barriers_uniform,
 )

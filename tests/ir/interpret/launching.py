@@ -26,6 +26,7 @@ class Case:
     problem: object
     plan: str | None = None
     target: str = "interpret"
+    cleared: bool = False  # the result holds zeros before the launch
     kernel: object = field(init=False)
 
     def __post_init__(self):
@@ -57,7 +58,8 @@ class Case:
         roles = ["a", "b", "c"] if hasattr(problem, "k") else [role.value for role in problem.roles]
         specs = [problem.a, problem.b, problem.c] if hasattr(problem, "k") else [problem.spec(r) for r in problem.roles]
         shapes = [*operand_shapes(problem), result_shape(problem)]
-        arrays = [operands.a, operands.b, operands.old]
+        old = np.zeros(shapes[2]) if self.cleared else operands.old
+        arrays = [operands.a, operands.b, old]
         tensors = {
             name: guarded(spec.dtype, spec.layout, shape, array)
             for name, spec, shape, array in zip(roles, specs, shapes, arrays, strict=True)

@@ -344,6 +344,23 @@ def _moved_addresses(row):
             yield [_with(row, name, replace(item, index=(item.index + half) % item.buffer.size))]
 
 
+def stage_in_use(kernel, stages):
+    """Copies go to any other stage than the free one: one that is read, or still to be read."""
+
+    def moved(row):
+        target = dict(row.arguments).get("destination")
+        for step in range(1, stages if target is not None else 1):
+            index = (target.index + target.buffer.size // stages * step) % target.buffer.size
+            yield [_with(row, "destination", replace(target, index=index))]
+
+    return mutants(kernel, each_row("cp.async.c", moved))
+
+
+def plain_store(kernel):
+    """Atomic additions become stores."""
+    return mutants(kernel, each_write(Scope.GLOBAL, lambda write: [replace(write, adds=False)] if write.adds else []))
+
+
 def shifted_address(kernel):
     """Addresses eight numbers (16 bytes) further, and one."""
     for step in (8, 1):

@@ -10,6 +10,7 @@ import pytest
 from convloom.compiler import prepare
 from convloom.ir.interpret import Options
 from convloom.ir.interpret.options import Landing
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Direction
 from convloom.problem.notation import parse_problem
@@ -123,6 +124,28 @@ def test_every_barrier_around_the_sums_of_groups_is_needed(k_groups):
     dropped = [grouped.found(kernel) for _, kernel in plant.dropped_barrier(grouped.kernel)]
     assert len(dropped) == 3
     assert all("RACE" in signs for signs in dropped)
+
+
+@pytest.mark.parametrize("name", ["matrix", "whole matrix tiles"])
+def test_a_stage_overwritten_while_it_is_read_is_found(name):
+    stages = case(name).generated.plan.stages
+    assert stages > 2
+    found = [case(name).found(kernel) for _, kernel in plant.stage_in_use(case(name).kernel, stages)]
+    assert len(found) == 4 * (stages - 1)  # both operands, in front of the loop and in it
+    assert all("RACE" in signs for signs in found)
+
+
+def test_sums_of_many_blocks_must_be_added_atomically():
+    problem = parse_problem(TAILS, direction=Direction.BWD_W)
+    split = Case(
+        problem, plan_text(divided(prepare(problem).contraction, INTERPRET, 4, how=Reduction.ATOMIC)), cleared=True
+    )
+    assert split.found(split.kernel) == set()
+    found = [split.found(kernel) for _, kernel in plant.plain_store(split.kernel)]
+    assert found
+    assert all("RACE" in signs for signs in found)
+    stale = Case(problem, split.plan)  # nobody cleared the result
+    assert "UNINITIALISED" in stale.found(stale.kernel)
 
 
 def numbered(mutants):

@@ -7,12 +7,13 @@ Execution stops at every barrier; what happens there is for `schedule` to decide
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from convloom.errors import InternalError
-from convloom.expr import Expr
+from convloom.expr import Expr, bounds, divisor
 from convloom.ir.interpret.access import add_global, combined, write_global, write_shared
 from convloom.ir.interpret.chunk import Chunk
 from convloom.ir.interpret.findings import FindingKind
@@ -81,7 +82,17 @@ def _let(chunk: Chunk, statement: Let) -> None:
     value = statement.value
     bound = _integer(read(chunk, value)) if isinstance(value, Read) else chunk.index(value)
     chunk.names[statement.variable.name] = bound
-    _check_facts(chunk, statement.variable, bound)
+    if isinstance(value, Read) or not _keeps_facts(statement.variable, value):
+        _check_facts(chunk, statement.variable, bound)
+
+
+@lru_cache(maxsize=1 << 14)
+def _keeps_facts(name: Expr, value: Expr) -> bool:
+    """Whether the name's facts follow from those of the names in its value, which are checked where these are bound."""
+    facts, known = name.facts, bounds(value)
+    low = facts.lo is None or (known.lo is not None and known.lo >= facts.lo)
+    high = facts.hi is None or (known.hi is not None and known.hi <= facts.hi)
+    return low and high and divisor(value) % facts.divisor == 0
 
 
 def _integer(values: Array) -> Any:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from convloom.errors import InternalError
 from convloom.ir.interpret import FindingKind, GlobalMemory, Options, interpret
 from convloom.ir.interpret.options import Landing
 from convloom.ir.interpret.ordered.roles import groups
@@ -321,11 +322,12 @@ def test_budgets_go_the_way_they_say_and_for_whole_warpgroups():
     broken = {FindingKind.BROKEN_RULE}
     assert budgets(budget("dec", 176), budget("inc", 168))[0] == broken
     assert budgets(budget("inc", 40), budget("dec", 160))[0] == broken
-    half = f"when tid < 64\n        {budget('dec', 40)}"
+    half = f"when tid < bid + 64\n        {budget('dec', 40)}"
     kinds, text = budgets(half, budget("inc", 168))
     assert kinds == broken
     assert "budgets of the warps of one warpgroup: 40, 40, 168, 168" in text
-    assert budgets(budget("dec", 20), budget("inc", 168))[0] == broken  # below the least
+    with pytest.raises(InternalError, match=r"registers of setmaxnreg\.dec must be within 24, 256; got 16"):
+        budgets(budget("dec", 16), budget("inc", 168))
 
 
 # --- proxies and bulk groups ----------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def _on_cpu(target: Target) -> bool:
     return target.language is Language.C
 
 
-PIPELINE: tuple[Pass, ...] = (
+PASSES: tuple[Pass, ...] = (
     Pass(
         "lower_division",
         "integer division by a size costs tens of cycles, a multiplication few",
@@ -59,11 +59,11 @@ Observer = Callable[[str, Kernel, frozenset[Expr]], None]
 """Sees the name of the pass, the kernel after it, and the problem symbols that its body may still mention."""
 
 
-def run_pipeline(kernel: Kernel, problem_symbols: frozenset[Expr], target: Target, observe: Observer) -> Kernel:
+def run_passes(kernel: Kernel, problem_symbols: frozenset[Expr], target: Target, observe: Observer) -> Kernel:
     """Runs every pass that the target needs; `observe` sees the kernel after each (verifying, dumping, timing)."""
     sizes = problem_symbols
     observe("build", kernel, sizes)
-    for step in PIPELINE:
+    for step in PASSES:
         if step.applies(target):
             kernel = step.run(kernel, problem_symbols)
             sizes = frozenset[Expr]() if step.removes_sizes else sizes
