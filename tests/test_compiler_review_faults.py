@@ -10,7 +10,7 @@ from convloom import Gemm, TensorSpec
 from convloom.compiler import generate, plan_for, prepare
 from convloom.dtypes import F16, F32, S8, S32
 from convloom.expr import local_sym, sym
-from convloom.plan.legality import check_plan
+from convloom.plan.check_plan import check_plan
 from convloom.plan.tiled import Along, Transfer
 from convloom.problem.conv import Direction, Scaling
 from convloom.problem.layout import plain

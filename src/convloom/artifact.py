@@ -88,6 +88,9 @@ class KernelSource:
     requirements: tuple[Requirement, ...]
 
 
+MULTIPROCESSORS = "multiprocessors"
+"""The symbol of launch arithmetic whose value the device gives: how many of its processors run blocks."""
+
 WORKSPACE = "partial"
 """The name, among the buffers of launches, of the scratch memory that a program lends them."""
 

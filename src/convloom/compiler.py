@@ -18,13 +18,13 @@ from convloom.ir.rewrite import statement_expressions, statements_in
 from convloom.ir.shared_space import shared_bytes
 from convloom.ir.text import kernel_text
 from convloom.ir.verify import bound_symbols
-from convloom.lower.build_tiled import build_tiled, main_launch
+from convloom.lower.build import build_kernels, main_launch
 from convloom.lower.instrument import observe, observe_final, observe_plan
 from convloom.lower.passes import Observer, run_passes
 from convloom.plan.choose import choose_plan, given_plan
+from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.requirements import PlanRequirement, plan_requirements
-from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.plan.workspace import workspace_bytes
 from convloom.problem.contract_conv import contract_conv
 from convloom.problem.contract_gemm import contract_gemm
@@ -49,7 +49,7 @@ class Generated:
     """Everything that was derived for one kernel."""
 
     contraction: Contraction
-    plan: TiledPlan
+    plan: Plan
     kernels: tuple[Kernel, ...]
     program: Program
 
@@ -75,7 +75,7 @@ def prepare(problem: Problem) -> NormalForm:
     return normal_form(contract(problem))
 
 
-def plan_for(contraction: Contraction, target: Target, text: str | None = None, policy: Policy = ANYTHING) -> TiledPlan:
+def plan_for(contraction: Contraction, target: Target, text: str | None = None, policy: Policy = ANYTHING) -> Plan:
     """The plan given as text, or the one the cost model prefers among those that the caller allows."""
     if text is None:
         return choose_plan(contraction, target, policy=policy)
@@ -85,14 +85,14 @@ def plan_for(contraction: Contraction, target: Target, text: str | None = None, 
 def generate(
     contraction: Contraction,
     target: Target,
-    plan: TiledPlan,
+    plan: Plan,
     observe: Observer = observe,
     policy: Policy = ANYTHING,
 ) -> Generated:
     """Builds, lowers and prints the kernels of one plan."""
     observe_plan(plan_text(plan))
     kernels = tuple(
-        run_passes(kernel, _problem_symbols(kernel), target, observe) for kernel in build_tiled(contraction, plan)
+        run_passes(kernel, _problem_symbols(kernel), target, observe) for kernel in build_kernels(contraction, plan)
     )
     for kernel in kernels:
         observe_final(kernel)

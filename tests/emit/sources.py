@@ -8,7 +8,7 @@ from convloom.artifact import KernelSource
 from convloom.compiler import generate, prepare
 from convloom.dtypes import BF16, F16, F32, F64, S8, S32, U8
 from convloom.expr import sym
-from convloom.plan.legality import check_plan
+from convloom.plan.check_plan import check_plan
 from convloom.plan.split import Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction

@@ -18,7 +18,7 @@ from convloom.frontend.fuzz_draw import draw_case
 from convloom.frontend.fuzz_run import Kind, run_case, shrink
 from convloom.frontend.interpret_device import InterpretBuilt, InterpretDevice
 from convloom.ir.interpret.options import Landing
-from convloom.plan.legality import check_plan
+from convloom.plan.check_plan import check_plan
 from convloom.plan.policy import Policy
 from convloom.plan.tiled import parse_plan
 from convloom.problem.conv import Scaling

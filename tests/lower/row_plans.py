@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convloom.plan.candidates import Arrangement, TileShape, arrangements, build_plan
-from convloom.plan.legality import check_plan, multiplying_rows
+from convloom.plan.check_plan import check_plan
+from convloom.plan.legality import multiplying_rows
 from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction
 from convloom.target.arch import Target

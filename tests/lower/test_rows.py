@@ -12,7 +12,9 @@ from convloom.frontend.interpret_device import InterpretDevice
 from convloom.frontend.problem_check import check_problem
 from convloom.ir.interpret import Options
 from convloom.ir.ops import Scope
-from convloom.plan.legality import Products, check_plan, row_multiplies
+from convloom.plan.check_plan import check_plan
+from convloom.plan.legality import row_multiplies
+from convloom.plan.products import Products
 from convloom.plan.shared_layout import conflict_free_pad, lines_along_k, stored_type
 from convloom.plan.tiled import SCALAR, Along, parse_plan, plan_text
 from convloom.problem.data import DataKind

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from convloom.compiler import prepare
 from convloom.plan.candidates import arrangements, candidates
+from convloom.plan.check_plan import check_plan
 from convloom.plan.estimate import estimate
-from convloom.plan.legality import check_plan
 from convloom.plan.split import NO_SPLIT, Reduction, Split
 
 _MOST_SUMS = 2048  # of a block: small kernels compile and are interpreted fast

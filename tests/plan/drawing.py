@@ -6,7 +6,8 @@ import random
 
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
-from convloom.plan.legality import check_plan, store_width
+from convloom.plan.check_plan import check_plan
+from convloom.plan.legality import store_width
 from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange

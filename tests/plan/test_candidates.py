@@ -11,10 +11,11 @@ from convloom.compiler import contract, generate, plan_for, prepare
 from convloom.dtypes import BF16, F16, F32, S8, S32
 from convloom.plan.access_facts import flat_axes, flat_width, k_orders
 from convloom.plan.candidates import arrangements, candidates
+from convloom.plan.check_plan import check_plan
 from convloom.plan.choose import choose_plan
 from convloom.plan.estimate import estimate
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
-from convloom.plan.legality import check_plan, check_resources, store_width
+from convloom.plan.legality import check_resources, store_width
 from convloom.plan.tiled import Along
 from convloom.problem.contraction import AxisKind, exchange
 from convloom.problem.conv import Direction

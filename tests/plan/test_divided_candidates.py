@@ -10,9 +10,9 @@ from convloom.dtypes import F32
 from convloom.errors import IllegalProblem, Infeasible
 from convloom.expr import evaluate, sym
 from convloom.plan.candidates import arrangements, candidates
+from convloom.plan.check_plan import check_plan
 from convloom.plan.choose import choose_plan
 from convloom.plan.estimate import estimate
-from convloom.plan.legality import check_plan
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.predicted import predicted
 from convloom.plan.requirements import plan_requirements

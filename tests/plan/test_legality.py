@@ -8,8 +8,8 @@ from convloom.compiler import generate, plan_for, prepare
 from convloom.dtypes import F32, F64
 from convloom.errors import Infeasible
 from convloom.plan import legality
+from convloom.plan.check_plan import check_plan
 from convloom.plan.choose import given_plan
-from convloom.plan.legality import check_plan
 from convloom.plan.split import Reduction, Split
 from convloom.plan.tiled import Along, Transfer, parse_plan, plan_text
 from convloom.problem.conv import Direction, TensorSpec

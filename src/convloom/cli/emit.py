@@ -25,7 +25,7 @@ from convloom.cli.problem_options import (
 from convloom.compiler import Generated
 from convloom.errors import IllegalProblem
 from convloom.ir.text import kernel_text
-from convloom.plan.tiled import plan_text
+from convloom.plan.families import plan_text
 from convloom.problem.notation.choose import parse_line
 from convloom.report.explanation import contraction_lines
 from convloom.report.output_file import write_output

@@ -10,8 +10,8 @@ from convloom.errors import IllegalProblem, NotYetSupported
 from convloom.frontend.fuzz_attributes import draw_attributes
 from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
 from convloom.plan.draw_plan import draw_plan
+from convloom.plan.families import plan_text
 from convloom.plan.policy import Policy
-from convloom.plan.tiled import plan_text
 from convloom.problem.conv import Scaling
 from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.layout_tags import ANY

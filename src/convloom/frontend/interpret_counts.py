@@ -11,8 +11,8 @@ from convloom.frontend.interpret_device import InterpretBuilt, InterpretDevice
 from convloom.frontend.interpret_kernel import InterpretKernel
 from convloom.frontend.problem_check import CheckOutcome, check_problem
 from convloom.ir.interpret import Options, Outcome
+from convloom.plan.families import Plan
 from convloom.plan.predicted import Predicted, predicted
-from convloom.plan.tiled import TiledPlan
 from convloom.problem.data import DataKind
 from convloom.problem.reference import Problem
 from convloom.target.arch import Target
@@ -22,7 +22,7 @@ from convloom.target.arch import Target
 class Interpretation:
     """What a kernel did, what the cost model takes its plan to do (None: no estimate), and the check of its result."""
 
-    plan: TiledPlan
+    plan: Plan
     outcome: Outcome
     predicted: Predicted | None
     check: CheckOutcome

@@ -20,8 +20,8 @@ from convloom.frontend.size_solver import SizeSolver, Values, compile_values
 from convloom.frontend.tensor import Tensor
 from convloom.frontend.variant import Variant
 from convloom.plan.choose import given_plan, ranked_plans
+from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
-from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.problem.contraction import Contraction
 from convloom.problem.conv import Scaling
 from convloom.problem.reference import Problem
@@ -94,7 +94,7 @@ class Kernel:
         return "" if self._preferred is None else plan_text(self._preferred.plan)
 
     @property
-    def plan_record(self) -> TiledPlan | None:
+    def plan_record(self) -> Plan | None:
         """The plan of the preferred variant as a record."""
         return None if self._preferred is None else self._preferred.plan
 
@@ -135,7 +135,7 @@ class Kernel:
         normal = self._normal
         assert normal is not None
 
-        def build(plan: TiledPlan) -> Variant:
+        def build(plan: Plan) -> Variant:
             return Variant(label, plan, normal, self._names, self.target, self.device, self.policy)
 
         if self._given is not None:

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from convloom.errors import InternalError
 from convloom.frontend.variant import Variant
-from convloom.plan.tiled import TiledPlan
+from convloom.plan.families import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A candidate that was built and not taken."""
 
-    plan: TiledPlan
+    plan: Plan
     reason: str
 
 
 def first_without_spills(
-    plans: Iterable[TiledPlan], build: Callable[[TiledPlan], Variant]
+    plans: Iterable[Plan], build: Callable[[Plan], Variant]
 ) -> tuple[Variant, tuple[Rejected, ...]]:
     """The first plan's variant whose compiler reports no spills (or nothing), and what was rejected before it.
 

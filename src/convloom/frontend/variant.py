@@ -11,9 +11,9 @@ from convloom.compiler import generate
 from convloom.expr import to_text
 from convloom.frontend.arrays import Family
 from convloom.frontend.size_solver import Values, compile_values
+from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import Policy
 from convloom.plan.requirements import plan_requirements
-from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.plan.workspace import workspace_bytes
 from convloom.problem.normal_form import NormalForm
 from convloom.runtime.interface import BufferHandle, Built, Device
@@ -36,7 +36,7 @@ class Variant:
     def __init__(
         self,
         label: str,
-        plan: TiledPlan,
+        plan: Plan,
         normal: NormalForm,
         names: tuple[str, ...],
         target: Target,

@@ -12,7 +12,8 @@ from convloom.ir.ops import Buffer, Kernel, LaunchScalar, Read
 from convloom.lower.atomic_sums import add_to_result, clear_result, clear_workspace
 from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
-from convloom.lower.frame import Frame, factor_type, make_frame
+from convloom.lower.factors import factors
+from convloom.lower.frame import Frame, make_frame
 from convloom.lower.k_loops import Journeys, KLoops, KRange, run_pipeline
 from convloom.lower.load_tile import TileLoader, TileSource, ZeroSource
 from convloom.lower.multiply import Multiplier, Stages
@@ -45,7 +46,7 @@ def build_tiled(contraction: Contraction, plan: TiledPlan) -> tuple[Kernel, ...]
     """
     frame = make_frame(exchange(contraction) if plan.swap else contraction, plan)
     if plan.split.how is Reduction.NONE:
-        return (_multiplying(frame, frame.operand_buffers + frame.result_buffers, _store, _factors(contraction)),)
+        return (_multiplying(frame, frame.operand_buffers + frame.result_buffers, _store, factors(contraction)),)
     whole = make_frame(frame.contraction, replace(plan, k_groups=1))
     workspace = (workspace_buffer(frame, written=True),)
     if plan.split.how is Reduction.ATOMIC and adds_to_result(contraction):
@@ -60,17 +61,12 @@ def build_tiled(contraction: Contraction, plan: TiledPlan) -> tuple[Kernel, ...]
             "finish",
             (workspace_buffer(frame, written=False), *whole.result_buffers),
             finish,
-            _factors(contraction),
+            factors(contraction),
         ),
     )
     if plan.split.how is Reduction.PASSES:
         return summing
     return (_passing(whole, "clear", workspace, clear_workspace), *summing)
-
-
-def main_launch(plan: TiledPlan) -> int:
-    """The place of the kernel that multiplies among those of `build_tiled`."""
-    return 1 if plan.split.how is Reduction.ATOMIC else 0
 
 
 def _multiplying(
@@ -105,13 +101,6 @@ def multiplier_for(frame: Frame) -> Multiplier:
     if frame.row is None:
         return ScalarMultiplier(frame)
     return LaneMultiplier(frame, frame.row) if frame.row.lanes == 1 else MatrixMultiplier(frame, frame.row)
-
-
-def _factors(contraction: Contraction) -> tuple[LaunchScalar, ...]:
-    """Alpha and beta, where the call passes them."""
-    dtype = factor_type(contraction)
-    names = (("alpha", contraction.scaling.alpha), ("beta", contraction.scaling.beta))
-    return tuple(LaunchScalar(name, name, dtype) for name, wanted in names if wanted)
 
 
 def _reduce(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplier: Multiplier) -> None:

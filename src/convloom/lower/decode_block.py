@@ -8,7 +8,7 @@ from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Read, Scope
 from convloom.ir.symbols import BLOCK_ID
-from convloom.lower.frame import Frame
+from convloom.lower.frame import GridFrame
 from convloom.lower.walk_tiles import walk_tiles
 
 _PARTS = "part"
@@ -30,14 +30,16 @@ class BlockPlace:
     slice: Expr
 
 
-def block_count(frame: Frame, parts: int, slices: int = 1) -> Expr:
+def block_count(frame: GridFrame, parts: int, slices: int = 1) -> Expr:
     """Number of blocks of a launch that `decode_block` unpacks."""
     tiles = frame.g.extent * frame.m.tiles * frame.n.tiles * frame.contraction.phase_count
     return simplify(tiles * (parts * slices))
 
 
-def decode_block(builder: IrBuilder, frame: Frame, parts: int, slices: int = 1) -> BlockPlace:
-    """Unpacks the block index: slices fastest, then tiles as the plan walks over them, parts, g and phases.
+def decode_block(
+    builder: IrBuilder, frame: GridFrame, parts: int, slices: int = 1, number: Expr = BLOCK_ID
+) -> BlockPlace:
+    """Unpacks the number of a block: slices fastest, then tiles as the plan walks over them, parts, g and phases.
 
     Blocks of one part and group follow each other, as they share operands. Symbols of a family get their values from
     tables here.
@@ -51,7 +53,7 @@ def decode_block(builder: IrBuilder, frame: Frame, parts: int, slices: int = 1) 
         ("g", simplify(frame.g.tiles)),
         (_PHASES, const(frame.contraction.phase_count)),
     ]
-    found = _unpack(builder, digits)
+    found = _unpack(builder, number, digits)
     if walked:
         found["m"], found["n"] = walk_tiles(builder, found[_TILES], (rows, columns), frame.plan.walk)
     for parameter in frame.contraction.phases:
@@ -65,9 +67,8 @@ def decode_block(builder: IrBuilder, frame: Frame, parts: int, slices: int = 1) 
     return BlockPlace(corner, tile, found[_PARTS], found[_SLICES])
 
 
-def _unpack(builder: IrBuilder, digits: list[tuple[str, Expr]]) -> dict[str, Expr]:
-    """The digits of the block index, fastest first, by name; the last one that is not 1 takes what is left."""
-    rest: Expr = BLOCK_ID
+def _unpack(builder: IrBuilder, rest: Expr, digits: list[tuple[str, Expr]]) -> dict[str, Expr]:
+    """The digits of a number, fastest first, by name; the last one that is not 1 takes what is left."""
     found: dict[str, Expr] = {}
     for place, (name, count) in enumerate(digits):
         last = all(other is const(1) for _, other in digits[place + 1 :])

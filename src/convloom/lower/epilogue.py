@@ -7,13 +7,13 @@ from convloom.expr import Expr, all_of, const, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Binary, BinaryOp, Buffer, Convert, MultiplyAdd, Parameter, Read, Scope, Splat, Value
 from convloom.lower.epilogue_steps import Leaves, lower_expression
-from convloom.lower.frame import Frame, factor_type
+from convloom.lower.frame import GridFrame, factor_type
 from convloom.plan.epilogue_access import ExtraAccess, extra_access, varies_along_n
 from convloom.plan.flat_axis import MASKED_IN_RESULT, tile_view
 from convloom.problem.contraction import Contraction, Operand
 
 
-def store_part(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], value: Value) -> None:
+def store_part(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value) -> None:
     """Stores one run of columns of C; `coordinates` are those of its first number by flat axis.
 
     `value` is the sum over all of K: whoever divides the sum adds its parts up first.
@@ -30,7 +30,7 @@ def store_part(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], v
     builder.write(frame.buffers[contraction.c.name], offset, Convert(value, contraction.c.dtype), mask)
 
 
-def _with_factors(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], value: Value) -> Value:
+def _with_factors(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value) -> Value:
     """The sum times the operands that scale it."""
     wide = factor_type(frame.contraction)
     for number in frame.contraction.steps.factors:
@@ -39,7 +39,7 @@ def _with_factors(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr]
     return value
 
 
-def _stepped(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], value: Value, old: Read) -> Value:
+def _stepped(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value, old: Read) -> Value:
     """The expression of the epilogue, in f32 or f64."""
     contraction, wide = frame.contraction, factor_type(frame.contraction)
     leaves = Leaves(
@@ -54,7 +54,7 @@ def _stepped(builder: IrBuilder, frame: Frame, coordinates: dict[str, Expr], val
     return lower_expression(builder, contraction.steps.expression, leaves)
 
 
-def _extra(builder: IrBuilder, frame: Frame, number: int, coordinates: dict[str, Expr], wide: DType) -> Value:
+def _extra(builder: IrBuilder, frame: GridFrame, number: int, coordinates: dict[str, Expr], wide: DType) -> Value:
     """The numbers of an epilogue operand beside a run of columns."""
     contraction, width = frame.contraction, frame.plan.store
     operand = contraction.extras[number]
@@ -68,7 +68,9 @@ def _extra(builder: IrBuilder, frame: Frame, number: int, coordinates: dict[str,
     return one if width == 1 else Splat(one, width)
 
 
-def _gathered(builder: IrBuilder, frame: Frame, operand: Operand, coordinates: dict[str, Expr], wide: DType) -> Value:
+def _gathered(
+    builder: IrBuilder, frame: GridFrame, operand: Operand, coordinates: dict[str, Expr], wide: DType
+) -> Value:
     """One read for each column."""
     width = frame.plan.store
     numbers = builder.allocate(Buffer(builder.unique(f"{operand.name}_numbers"), wide, Scope.REGISTER, width))
@@ -94,7 +96,7 @@ def _factor(name: str, dtype: DType, width: int) -> Value:
     return parameter if width == 1 else Splat(parameter, width)
 
 
-def _biased(builder: IrBuilder, frame: Frame, bias: Operand, coordinates: dict[str, Expr], value: Value) -> Value:
+def _biased(builder: IrBuilder, frame: GridFrame, bias: Operand, coordinates: dict[str, Expr], value: Value) -> Value:
     contraction = frame.contraction
     offset, mask = _place(builder, frame, bias, coordinates)
     scaled = contraction.scaling.alpha or contraction.scaling.beta or contraction.steps.factors
@@ -111,7 +113,7 @@ def _biased(builder: IrBuilder, frame: Frame, bias: Operand, coordinates: dict[s
 
 
 def _place(
-    builder: IrBuilder, frame: Frame, operand: Operand, coordinates: dict[str, Expr], masked: tuple[str, ...] = ()
+    builder: IrBuilder, frame: GridFrame, operand: Operand, coordinates: dict[str, Expr], masked: tuple[str, ...] = ()
 ) -> tuple[Expr, Expr | None]:
     """(offset, mask if one is needed) of an epilogue operand at a point of C."""
     view = tile_view(operand.view, frame.merged, (), masked)

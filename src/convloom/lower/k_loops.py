@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from convloom.expr import Expr, Op, bounds, const, local_sym, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import LoopKind
-from convloom.lower.frame import Frame
+from convloom.lower.frame import GridFrame
 from convloom.lower.multiply import Stages, TileProduct
 
 
@@ -24,7 +24,7 @@ class KRange:
 class KLoops:
     """The loop variables over K, fixed in front so that index math can be split by them."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: GridFrame) -> None:
         extents = {axis.name: axis.extent for axis in frame.contraction.axes}
         self._extents = tuple(simplify(extents[name]) for name in frame.plan.serial)
         self.serial = {

@@ -74,13 +74,21 @@ class TileProduct:
                 self.multiply(simplify(kk % self.slots))
 
 
-class Multiplier(Protocol):
-    """acc += A tile * B tile, with accumulators spread over the threads of a block."""
+class Sums(Protocol):
+    """A tile of C spread over threads."""
 
     @property
     def accumulators(self) -> Buffer:
         """The register buffer of a thread's numbers of C."""
         ...
+
+    def place(self, number: Expr) -> tuple[Expr, Expr]:
+        """Row and column, in the block's tile of C, of a thread's accumulator."""
+        ...
+
+
+class Multiplier(Sums, Protocol):
+    """acc += A tile * B tile, with accumulators spread over the threads of a block."""
 
     def layouts(self) -> tuple[SharedLayout, SharedLayout]:
         """How the tiles of A and B are wanted in shared memory."""
@@ -92,10 +100,6 @@ class Multiplier(Protocol):
 
     def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
         """How K tiles in these buffers are multiplied; allocates the registers of its fragments."""
-        ...
-
-    def place(self, number: Expr) -> tuple[Expr, Expr]:
-        """Row and column, in the block's tile of C, of a thread's accumulator."""
         ...
 
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:

@@ -7,20 +7,20 @@ from convloom.expr import Expr, const, maximum, minimum, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Binary, BinaryOp, Buffer, LoopKind, Read, Scope
 from convloom.lower.decode_block import BlockPlace, block_count
-from convloom.lower.frame import Frame
+from convloom.lower.frame import GridFrame
 from convloom.lower.k_loops import KRange
-from convloom.lower.multiply import Multiplier
+from convloom.lower.multiply import Sums
 from convloom.lower.sum_vectors import SumVectors
 from convloom.lower.tile_pass import store_runs, tile_pass
 from convloom.plan.split import LOADS_AHEAD, Reduction
 
 
-def workspace_buffer(frame: Frame, *, written: bool) -> Buffer:
+def workspace_buffer(frame: GridFrame, *, written: bool) -> Buffer:
     """The workspace as a kernel's parameter."""
     return Buffer(WORKSPACE, frame.contraction.acc, Scope.GLOBAL, written=written)
 
 
-def steps_of_part(builder: IrBuilder, frame: Frame, part: Expr, steps: Expr) -> KRange:
+def steps_of_part(builder: IrBuilder, frame: GridFrame, part: Expr, steps: Expr) -> KRange:
     """The K tiles of one part of the sum: equal numbers of them, the last parts may have fewer or none."""
     parts = frame.plan.split.parts
     share = simplify((steps + (parts - 1)) // parts)
@@ -30,7 +30,7 @@ def steps_of_part(builder: IrBuilder, frame: Frame, part: Expr, steps: Expr) -> 
     return KRange(first, builder.let("part_steps", minimum(share, maximum(steps - first, 0)), share + 1))
 
 
-def store_partial(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplier: Multiplier) -> None:
+def store_partial(builder: IrBuilder, frame: GridFrame, place: BlockPlace, multiplier: Sums) -> None:
     """Writes the thread's accumulators to its part of the workspace, or adds them to what all parts share."""
     vectors = SumVectors(frame, multiplier.accumulators)
     workspace, shared = workspace_buffer(frame, written=True), frame.plan.split.how is Reduction.ATOMIC
@@ -44,7 +44,7 @@ def store_partial(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplie
         emit(workspace, start + vectors.place(v), vectors.of_thread(v))
 
 
-def finish(builder: IrBuilder, frame: Frame, multiplier: Multiplier) -> Expr:
+def finish(builder: IrBuilder, frame: GridFrame, multiplier: Sums) -> Expr:
     """The last kernel: sums over the parts in their order, then the epilogue, once; returns the number of blocks."""
     parts = frame.plan.split.parts if frame.plan.split.how is Reduction.PASSES else 1
 
@@ -59,7 +59,7 @@ def finish(builder: IrBuilder, frame: Frame, multiplier: Multiplier) -> Expr:
     return tile_pass(builder, frame, multiplier, one_vector)
 
 
-def _sum_parts(builder: IrBuilder, frame: Frame, vectors: SumVectors, at: Expr, parts: int) -> Buffer:
+def _sum_parts(builder: IrBuilder, frame: GridFrame, vectors: SumVectors, at: Expr, parts: int) -> Buffer:
     """The sums of one vector over all parts, in a register buffer."""
     workspace, width = workspace_buffer(frame, written=False), vectors.width
     sums = builder.allocate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from convloom.expr import Expr
 from convloom.ir.ops import Buffer, Read
-from convloom.lower.frame import Frame
+from convloom.lower.frame import GridFrame
 
 
 class SumVectors:
@@ -14,7 +14,7 @@ class SumVectors:
     a number belongs to only the multiplier knows.
     """
 
-    def __init__(self, frame: Frame, accumulators: Buffer) -> None:
+    def __init__(self, frame: GridFrame, accumulators: Buffer) -> None:
         self._frame, self._accumulators = frame, accumulators
         self.width = frame.plan.sum_width(frame.contraction.acc.nbytes)
         self.count = accumulators.size // self.width

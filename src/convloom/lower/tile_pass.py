@@ -9,8 +9,8 @@ from convloom.ir.build import IrBuilder
 from convloom.ir.ops import LoopKind, Value
 from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
-from convloom.lower.frame import Frame
-from convloom.lower.multiply import Multiplier
+from convloom.lower.frame import GridFrame
+from convloom.lower.multiply import Sums
 from convloom.lower.sum_vectors import SumVectors
 
 _BLOCK_NUMBERS = 128  # of a block at least: many small blocks, as these kernels only wait for memory
@@ -19,7 +19,7 @@ EmitVector = Callable[[BlockPlace, SumVectors, Expr], None]
 """Receives the block's place and the number of one vector of the thread's sums."""
 
 
-def tile_pass(builder: IrBuilder, frame: Frame, multiplier: Multiplier, emit: EmitVector) -> Expr:
+def tile_pass(builder: IrBuilder, frame: GridFrame, multiplier: Sums, emit: EmitVector) -> Expr:
     """Emits every vector of every tile once, a slice of each tile per block; returns the number of blocks.
 
     requires: the frame has one K group.
@@ -36,9 +36,9 @@ def tile_pass(builder: IrBuilder, frame: Frame, multiplier: Multiplier, emit: Em
 
 def store_runs(
     builder: IrBuilder,
-    frame: Frame,
+    frame: GridFrame,
     place: BlockPlace,
-    multiplier: Multiplier,
+    multiplier: Sums,
     vector: tuple[Expr, int],
     value: Callable[[int], Value],
 ) -> None:

@@ -22,15 +22,14 @@ from convloom.plan.divided_sums import grouped_sums, split_sums
 from convloom.plan.estimate import Workload
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import (
-    Products,
     check_resources,
     multiplying_rows,
-    products_of,
     row_multiplies,
     store_width,
     transfer_for,
 )
 from convloom.plan.policy import Policy
+from convloom.plan.products import Products, products_of
 from convloom.plan.shared_layout import (
     conflict_free_pad,
     lines_along_k,

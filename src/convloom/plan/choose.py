@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
+from itertools import chain
 from typing import NamedTuple
 
 from convloom.errors import Infeasible, InternalError
 from convloom.plan.candidates import Arrangement, arrangements, candidates
+from convloom.plan.check_plan import check_plan
 from convloom.plan.choose_walk import choose_walk
 from convloom.plan.estimate import estimate
-from convloom.plan.legality import check_plan
+from convloom.plan.families import Plan, parse_plan
+from convloom.plan.hopper_candidates import hopper_candidates
+from convloom.plan.hopper_estimate import estimate_hopper
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.requirements import fits_32_bits
-from convloom.plan.tiled import TiledPlan, parse_plan
 from convloom.problem.contraction import Contraction
 from convloom.target.arch import Target
 
@@ -21,16 +24,14 @@ _SAMPLE = 17  # every 17th shape stands for all when arrangements are compared
 _KEPT = 2  # arrangements whose shapes are all looked at
 
 
-def choose_plan(
-    contraction: Contraction, target: Target, *, general: bool = False, policy: Policy = ANYTHING
-) -> TiledPlan:
+def choose_plan(contraction: Contraction, target: Target, *, general: bool = False, policy: Policy = ANYTHING) -> Plan:
     """The candidate with the least predicted time among those that the caller allows; see `ranked_plans`."""
     return ranked_plans(contraction, target, 1, general=general, policy=policy)[0]
 
 
 def ranked_plans(
     contraction: Contraction, target: Target, count: int, *, general: bool = False, policy: Policy = ANYTHING
-) -> tuple[TiledPlan, ...]:
+) -> tuple[Plan, ...]:
     """Up to `count` candidates among those that the caller allows, the one with the least predicted time first.
 
     Arrangements (orientation, order of axes) are ranked by a sample of tile shapes first, then all shapes of the best
@@ -55,7 +56,8 @@ def ranked_plans(
         if found is not None:
             ranked.append((found[0], place, arrangement))
     kept = tuple(item[2] for item in sorted(ranked, key=lambda item: item[:2])[:_KEPT])
-    best = nsmallest(count, costed(kept, 1), key=_order)
+    warpgroups = () if general else _costed_hopper(contraction, target, policy)
+    best = nsmallest(count, chain(costed(kept, 1), warpgroups), key=_order)
     if not best:
         raise InternalError(
             f"a contraction has a legal plan; none found on {target.name} for {contraction}; report this"
@@ -70,15 +72,21 @@ class _Costed(NamedTuple):
 
     seconds: float
     place: int
-    plan: TiledPlan
+    plan: Plan
     arrangement: Arrangement
+
+
+def _costed_hopper(contraction: Contraction, target: Target, policy: Policy) -> Iterator[_Costed]:
+    for place, (plan, arrangement) in enumerate(hopper_candidates(contraction, target, policy)):
+        cost = estimate_hopper(plan, arrangement.work, target, contraction.a.dtype.name)
+        yield _Costed(cost.seconds, place, plan, arrangement)
 
 
 def _order(item: _Costed) -> tuple[float, int]:
     return item[:2]
 
 
-def given_plan(text: str, contraction: Contraction, target: Target, policy: Policy = ANYTHING) -> TiledPlan:
+def given_plan(text: str, contraction: Contraction, target: Target, policy: Policy = ANYTHING) -> Plan:
     """The plan of a text; Infeasible with the reason if it cannot be built here or the caller does not allow it."""
     plan = parse_plan(text)
     infeasible = check_plan(plan, contraction, target, policy)

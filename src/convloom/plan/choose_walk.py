@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from convloom.plan.estimate import Workload, traffic
-from convloom.plan.tiled import TiledPlan
+from convloom.plan.families import Plan
 from convloom.target.arch import Target
 
 _WALKS = (2, 4, 8, 16, 32)
 _GAIN = 0.95  # a walk costs a division more per block: it must be worth that
 
 
-def choose_walk(plan: TiledPlan, work: Workload, target: Target) -> TiledPlan:
+def choose_walk(plan: Plan, work: Workload, target: Target) -> Plan:
     """The plan with bands of as many rows as save the most bytes through device memory; row by row if none saves any.
 
     Near-square bundles of tiles read the fewest strips of operands: with n blocks at a time about 2 sqrt(n) of them.

@@ -11,9 +11,11 @@ from typing import TypeAlias
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.candidates import arrangements, candidates
+from convloom.plan.check_plan import check_plan
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, Merged
-from convloom.plan.legality import check_plan, multiplying_rows, products_of, row_multiplies, store_width
+from convloom.plan.legality import multiplying_rows, row_multiplies, store_width
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.plan.products import products_of
 from convloom.plan.shared_layout import conflict_free_pad, lines_along_k, matrix_swizzle
 from convloom.plan.split import NO_SPLIT, Reduction, Split
 from convloom.plan.tiled import Along, TiledPlan, Transfer

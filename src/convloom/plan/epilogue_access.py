@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from convloom.plan.access_facts import flat_axes, flat_width
-from convloom.plan.tiled import TiledPlan
+from convloom.plan.grid_plan import GridPlan
 from convloom.problem.contraction import AxisKind, Contraction, Operand
 
 _WIDEST_BITS = 1024  # longer runs than any store
@@ -19,7 +19,7 @@ class ExtraAccess(Enum):
     GATHER = "gather"  # one read for each
 
 
-def extra_access(operand: Operand, contraction: Contraction, plan: TiledPlan) -> ExtraAccess:
+def extra_access(operand: Operand, contraction: Contraction, plan: GridPlan) -> ExtraAccess:
     """The cheapest access that the operand's view allows."""
     if plan.store == 1 or not varies_along_n(operand, contraction):
         return ExtraAccess.SAME

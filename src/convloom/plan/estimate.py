@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convloom.dtypes import dtype_named
+from convloom.plan.grid_plan import GridPlan
 from convloom.plan.shared_layout import shared_bytes, stored_type
 from convloom.plan.split import LOADS_AHEAD, Reduction
 from convloom.plan.tiled import Along, TiledPlan, Transfer
@@ -74,7 +75,7 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
         per_block = _thread_block(plan, work, target, steps, busy)
     compute = waves * per_block / (target.clock_ghz * 1e9)
     memory = _traffic(plan, work, target, resident) / (target.bandwidth_gbs * 1e9)
-    return Cost(max(compute, memory) + _second_pass(plan, work, target, blocks), compute, memory, blocks)
+    return Cost(max(compute, memory) + second_pass(plan, work, target, blocks), compute, memory, blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class _Passes:
 _PASSES = {Reduction.PASSES: _Passes(1, 2.0), Reduction.ATOMIC: _Passes(2, 3.0)}
 
 
-def _second_pass(plan: TiledPlan, work: Workload, target: Target, blocks: int) -> float:
+def second_pass(plan: GridPlan, work: Workload, target: Target, blocks: int) -> float:
     """Seconds for partial sums on their way between blocks, and for the launches that this takes."""
     if plan.split.how is Reduction.NONE:
         return 0.0
@@ -100,13 +101,15 @@ def _second_pass(plan: TiledPlan, work: Workload, target: Target, blocks: int) -
     return passes.launches * _LAUNCH_SECONDS[target.vector_bits > 32] + waited + moved
 
 
-def step_count(plan: TiledPlan, work: Workload) -> int:
+def step_count(plan: GridPlan, work: Workload) -> int:
     """K tiles of one block."""
     return -(-work.serial * -(-work.k // plan.block_k) // plan.split.parts)
 
 
-def resident_blocks(plan: TiledPlan, work: Workload, target: Target) -> int:
+def resident_blocks(plan: GridPlan, work: Workload, target: Target) -> int:
     """Blocks that one multiprocessor holds at a time."""
+    if not isinstance(plan, TiledPlan):
+        return 1  # persistent blocks fill it
     shared = shared_bytes(plan, dtype_named(work.acc_name))
     return max(
         1,
@@ -184,12 +187,12 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
     return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + handed + stores + _BLOCK_CYCLES[False]
 
 
-def traffic(plan: TiledPlan, work: Workload, target: Target) -> float:
+def traffic(plan: GridPlan, work: Workload, target: Target) -> float:
     """Bytes through device memory."""
     return _traffic(plan, work, target, resident_blocks(plan, work, target))
 
 
-def _traffic(plan: TiledPlan, work: Workload, target: Target, resident: int) -> float:
+def _traffic(plan: GridPlan, work: Workload, target: Target, resident: int) -> float:
     if target.vector_bits > 32:  # every second re-read of an operand misses the cache
         again_a = max(1.0, -(-work.n // plan.block_n) / 16)
         again_b = max(1.0, -(-work.m // plan.block_m) / 16)
@@ -198,7 +201,7 @@ def _traffic(plan: TiledPlan, work: Workload, target: Target, resident: int) -> 
     return work.a_footprint * again_a + work.b_footprint * again_b + work.c_footprint
 
 
-def _reads(plan: TiledPlan, work: Workload, target: Target, resident: int) -> tuple[float, float]:
+def _reads(plan: GridPlan, work: Workload, target: Target, resident: int) -> tuple[float, float]:
     """How often A and B come from device memory: once if they stay in the cache, else once per wave that needs them.
 
     A wave of blocks that run together needs the strips of the rows and columns of tiles that it covers: with a walk in

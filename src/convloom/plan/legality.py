@@ -1,18 +1,17 @@
-"""Whether a plan can be built for a contraction and target: the answer is a value, with the reason if not."""
+"""Whether a tiled plan can be built for a contraction and target: rules that return reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple
 
 from convloom.dtypes import F32, DType, holds
 from convloom.expr import free_symbols
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.epilogue_access import varies_along_n
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, MASKED_IN_RESULT, Merged
-from convloom.plan.policy import ANYTHING, Policy
+from convloom.plan.grid_plan import GridPlan
+from convloom.plan.products import Products, products_of
 from convloom.plan.shared_layout import (
     SharedLayout,
     lines_along_k,
@@ -24,38 +23,25 @@ from convloom.plan.shared_layout import (
 )
 from convloom.plan.split import Reduction
 from convloom.plan.tiled import SCALAR, Along, TiledPlan, Transfer
-from convloom.plan.workspace import refused_by
-from convloom.problem.contraction import AxisKind, Contraction, exchange
+from convloom.problem.contraction import AxisKind, Contraction
 from convloom.target.arch import Target
 from convloom.target.catalogue import rows_for
 from convloom.target.fragment_access import MATRIX_LINE_BYTES, Way, columns_together, run_length, way_of
 from convloom.target.instruction import Family, Instruction
 from convloom.target.number_format import TF32
 
-
-@dataclass(frozen=True, slots=True)
-class InfeasiblePlan:
-    """Why a plan cannot be built here: the rule and the value that breaks it."""
-
-    reason: str
-
-
 _MOST_LANES = 16  # of OpenCL's vectors
 
 Check = Callable[[TiledPlan, Contraction, Target], str | None]
 
 
-def check_plan(
-    plan: TiledPlan, contraction: Contraction, target: Target, policy: Policy = ANYTHING
-) -> InfeasiblePlan | None:
-    """The first rule that the plan breaks, the caller's wishes among them; None for a legal plan."""
-    oriented = exchange(contraction) if plan.swap else contraction
+def broken_rule(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    """The first rule that a plan breaks for a contraction that is oriented as it says; None for a legal plan."""
     for rule in RULES:
-        reason = rule(plan, oriented, target)
+        reason = rule(plan, contraction, target)
         if reason is not None:
-            return InfeasiblePlan(reason)
-    refused = refused_by(policy, plan, contraction)
-    return None if refused is None else InfeasiblePlan(refused)
+            return reason
+    return None
 
 
 def check_resources(plan: TiledPlan, acc: DType, target: Target) -> str | None:
@@ -73,7 +59,8 @@ def check_resources(plan: TiledPlan, acc: DType, target: Target) -> str | None:
     return None
 
 
-def _axes_covered(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+def axes_covered(plan: GridPlan, contraction: Contraction, target: Target) -> str | None:
+    """The plan's axes are the contraction's."""
     for kind, names in (
         (AxisKind.G, plan.g),
         (AxisKind.M, plan.m),
@@ -171,7 +158,8 @@ def _lanes_fit(plan: TiledPlan, contraction: Contraction, target: Target) -> str
     return None
 
 
-def _phase_axes_serial(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+def phase_axes_serial(plan: GridPlan, contraction: Contraction, target: Target) -> str | None:
+    """Only serial axes have extents that phases decide."""
     parameters = frozenset(parameter.symbol for parameter in contraction.phases)
     varying = {axis.name for axis in contraction.axes if free_symbols(axis.extent) & parameters}
     merged = sorted(varying & set(plan.merged))
@@ -234,26 +222,6 @@ def _instruction_fits(plan: TiledPlan, contraction: Contraction, target: Target)
 def multiplying_rows(target: Target) -> tuple[Instruction, ...]:
     """The rows that a plan may multiply by on a target."""
     return (*rows_for(target.arch, Family.MATRIX_MULTIPLY), *rows_for(target.arch, Family.DOT))
-
-
-class Products(NamedTuple):
-    """Types of the factors and of their sum; `tf32`: f32 factors may be cut."""
-
-    a: DType
-    b: DType
-    acc: DType
-    tf32: bool
-
-
-def products_of(contraction: Contraction) -> Products:
-    """What a contraction multiplies: operands, or in the sum's type what is left of them without their zero points.
-
-    Differences of 8-bit numbers have 9 bits.
-    """
-    acc = contraction.acc
-    a = contraction.a.dtype if contraction.zero_a is None else acc
-    b = contraction.b.dtype if contraction.zero_b is None else acc
-    return Products(a, b, acc, contraction.tf32)
 
 
 def row_multiplies(row: Instruction, products: Products) -> bool:
@@ -326,13 +294,13 @@ def transfer_for(row_width: int, k_width: int, prefer_k: bool, rows: int, depth:
 
 
 RULES: tuple[Check, ...] = (
-    _axes_covered,
+    axes_covered,
     _tiles_divide,
     _powers_of_two,
     _vectors_divide,
     _fragments_aligned,
     _lanes_fit,
-    _phase_axes_serial,
+    phase_axes_serial,
     _index_bits,
     _instruction_fits,
     _groups_share_k,

@@ -7,6 +7,9 @@ from math import prod
 
 from convloom.plan.candidates import Arrangement, arrangements
 from convloom.plan.estimate import estimate, step_count, tile_accesses, traffic
+from convloom.plan.families import Plan
+from convloom.plan.hopper import HopperPlan
+from convloom.plan.hopper_estimate import estimate_hopper
 from convloom.plan.shared_layout import stored_type
 from convloom.plan.split import Reduction
 from convloom.plan.tile_requests import tile_requests
@@ -45,10 +48,10 @@ class Predicted:
     handed_bytes: int
 
 
-def predicted(plan: TiledPlan, contraction: Contraction, target: Target) -> Predicted | None:
-    """The numbers behind `estimate` for one plan; None for a plan whose axes the cost model never considers."""
+def predicted(plan: Plan, contraction: Contraction, target: Target) -> Predicted | None:
+    """The numbers behind `estimate` for one tiled plan; None for one whose axes the cost model never considers."""
     arrangement = _arrangement(plan, contraction, target)
-    if arrangement is None:
+    if arrangement is None or not isinstance(plan, TiledPlan):
         return None
     work = arrangement.work
     blocks = estimate(plan, work, target).blocks
@@ -97,13 +100,17 @@ def _fragment_bytes(plan: TiledPlan, contraction: Contraction) -> int:
     return units * plan.block_k * (plan.thread_m * sizes[0] + plan.thread_n * sizes[1])
 
 
-def predicted_seconds(plan: TiledPlan, contraction: Contraction, target: Target) -> float | None:
-    """What the cost model expects of a call at typical sizes; None as for `predicted`."""
+def predicted_seconds(plan: Plan, contraction: Contraction, target: Target) -> float | None:
+    """What the cost model expects of a call at typical sizes; None for axes that it never considers."""
     arrangement = _arrangement(plan, contraction, target)
-    return None if arrangement is None else estimate(plan, arrangement.work, target).seconds
+    if arrangement is None:
+        return None
+    if isinstance(plan, HopperPlan):
+        return estimate_hopper(plan, arrangement.work, target, contraction.a.dtype.name).seconds
+    return estimate(plan, arrangement.work, target).seconds
 
 
-def _arrangement(plan: TiledPlan, contraction: Contraction, target: Target) -> Arrangement | None:
+def _arrangement(plan: Plan, contraction: Contraction, target: Target) -> Arrangement | None:
     """The arrangement with the plan's axes; their order within a kind does not matter to the numbers."""
     for item in arrangements(contraction, target):
         if item.swap == plan.swap and sorted(item.k.merged) == sorted(plan.merged):

@@ -9,11 +9,13 @@ from functools import lru_cache
 from convloom.artifact import Language
 from convloom.expr import Expr, Truth, const, free_symbols, prove, simplify, substitute, sym
 from convloom.plan.epilogue_access import ExtraAccess, extra_access
+from convloom.plan.families import Plan
+from convloom.plan.hopper import HopperPlan
 from convloom.plan.policy import ANYTHING, Policy
-from convloom.plan.tiled import TiledPlan
 from convloom.plan.workspace import workspace_condition, workspace_numbers
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
+from convloom.target.tensor_map import GRANULE
 from convloom.view.domain import Domain
 from convloom.view.form import Form, Range
 from convloom.view.view import flat
@@ -63,7 +65,7 @@ def fits_32_bits(contraction: Contraction) -> bool:
 
 
 def plan_requirements(
-    plan: TiledPlan, contraction: Contraction, target: Target, policy: Policy = ANYTHING
+    plan: Plan, contraction: Contraction, target: Target, policy: Policy = ANYTHING
 ) -> tuple[PlanRequirement, ...]:
     """The conditions that are not proved: 32-bit index math, pointer alignment of vector accesses, the workspace."""
     found: list[PlanRequirement] = []
@@ -144,10 +146,22 @@ def _is_large(form: Form) -> bool:
     return any(number.is_const and abs(number.value) >= _SLACK for number in (form.constant, *form.terms.values()))
 
 
-def _alignments(plan: TiledPlan, contraction: Contraction, target: Target) -> list[PlanRequirement]:
+def _fetched_bytes(plan: Plan, contraction: Contraction) -> tuple[int, int]:
+    """How many bytes of A and B move at a time: of tensor copies what their addresses are multiples of."""
+    if isinstance(plan, HopperPlan):
+        return GRANULE, GRANULE
+    return plan.a.vector * contraction.a.dtype.nbytes, plan.b.vector * contraction.b.dtype.nbytes
+
+
+def _alignments(plan: Plan, contraction: Contraction, target: Target) -> list[PlanRequirement]:
     vectors: dict[str, int] = {}
-    for operand, width in ((contraction.a, plan.a.vector), (contraction.b, plan.b.vector), (contraction.c, plan.store)):
-        vectors[operand.name] = max(vectors.get(operand.name, 1), width * operand.dtype.nbytes)
+    a_bytes, b_bytes = _fetched_bytes(plan, contraction)
+    for operand, nbytes in (
+        (contraction.a, a_bytes),
+        (contraction.b, b_bytes),
+        (contraction.c, plan.store * contraction.c.dtype.nbytes),
+    ):
+        vectors[operand.name] = max(vectors.get(operand.name, 1), nbytes)
     if contraction.bias is not None:
         vectors[contraction.bias.name] = plan.store * contraction.bias.dtype.nbytes
     for extra in contraction.extras:

@@ -8,6 +8,7 @@ from enum import Enum
 from math import gcd
 
 from convloom.errors import Infeasible, UnsupportedTarget
+from convloom.plan.plan_fields import axis_names, axis_text, fields_of, flag, numbers
 from convloom.plan.split import NO_SPLIT, Split, parse_split
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
@@ -130,16 +131,13 @@ class TiledPlan:
         return sum(-(-rows * self.block_k // (vector * self.threads)) for rows, vector in tiles)
 
 
-def _axes(names: tuple[str, ...]) -> str:
-    return ",".join(names) or "-"
-
-
 def plan_text(plan: TiledPlan) -> str:
     """One line with named fields; `parse_plan` reads it back to an equal plan."""
     return (
         f"tiled block={plan.block_m}x{plan.block_n}x{plan.block_k} thread={plan.thread_m}x{plan.thread_n}"
         f" chunk={plan.chunk_m}x{plan.chunk_n} lanes={plan.lanes} unroll={int(plan.unroll_k)}"
-        f" g={_axes(plan.g)} m={_axes(plan.m)} n={_axes(plan.n)} serial={_axes(plan.serial)} k={_axes(plan.merged)}"
+        f" g={axis_text(plan.g)} m={axis_text(plan.m)} n={axis_text(plan.n)}"
+        f" serial={axis_text(plan.serial)} k={axis_text(plan.merged)}"
         f" a={plan.a} b={plan.b} store={plan.store} index={plan.index_bits} swap={int(plan.swap)}"
         f" row={plan.row} stages={plan.stages} groups={plan.k_groups} split={plan.split} walk={plan.walk}"
         f" fragments={plan.fragments}"
@@ -177,66 +175,31 @@ _FIELDS = (
 
 def parse_plan(text: str) -> TiledPlan:
     """The plan that `plan_text` printed; Infeasible names the field that is missing or malformed."""
-    fields = _split_fields(text)
-    block, thread, chunk = (
-        _numbers(fields, name, count) for name, count in (("block", 3), ("thread", 2), ("chunk", 2))
-    )
+    fields = fields_of(text, "tiled", _FIELDS, _OPTIONAL)
+    block, thread, chunk = (numbers(fields, name, count) for name, count in (("block", 3), ("thread", 2), ("chunk", 2)))
     return TiledPlan(
         *block,
         *thread,
         *chunk,
-        lanes=_numbers(fields, "lanes", 1)[0],
-        unroll_k=_flag(fields, "unroll"),
-        g=_names(fields["g"]),
-        m=_names(fields["m"]),
-        n=_names(fields["n"]),
-        serial=_names(fields["serial"]),
-        merged=_names(fields["k"]),
+        lanes=numbers(fields, "lanes", 1)[0],
+        unroll_k=flag(fields, "unroll"),
+        g=axis_names(fields["g"]),
+        m=axis_names(fields["m"]),
+        n=axis_names(fields["n"]),
+        serial=axis_names(fields["serial"]),
+        merged=axis_names(fields["k"]),
         a=_transfer(fields, "a"),
         b=_transfer(fields, "b"),
-        store=_numbers(fields, "store", 1)[0],
-        index_bits=_numbers(fields, "index", 1)[0],
-        swap=_flag(fields, "swap"),
+        store=numbers(fields, "store", 1)[0],
+        index_bits=numbers(fields, "index", 1)[0],
+        swap=flag(fields, "swap"),
         row=_row(fields["row"]),
-        stages=_numbers(fields, "stages", 1)[0],
-        k_groups=_numbers(fields, "groups", 1)[0],
+        stages=numbers(fields, "stages", 1)[0],
+        k_groups=numbers(fields, "groups", 1)[0],
         split=parse_split(fields["split"]),
-        walk=_numbers(fields, "walk", 1)[0],
-        fragments=_numbers(fields, "fragments", 1)[0],
+        walk=numbers(fields, "walk", 1)[0],
+        fragments=numbers(fields, "fragments", 1)[0],
     )
-
-
-def _split_fields(text: str) -> dict[str, str]:
-    words = text.split()
-    if not words or words[0] != "tiled":
-        raise Infeasible(f"a plan text begins with its family, 'tiled'; got {text!r}; print a plan to see the form")
-    fields = _OPTIONAL | {name: value for name, _, value in (word.partition("=") for word in words[1:])}
-    missing = [name for name in _FIELDS if not fields.get(name)]
-    unknown = [name for name in fields if name not in _FIELDS]
-    if missing or unknown:
-        raise Infeasible(
-            f"a tiled plan has exactly the fields {', '.join(_FIELDS)}; "
-            f"missing {missing}, unknown {unknown}; correct the text"
-        )
-    return fields
-
-
-def _numbers(fields: dict[str, str], name: str, count: int) -> tuple[int, ...]:
-    parts = fields[name].split("x")
-    if len(parts) != count or not all(part.isdigit() and int(part) > 0 for part in parts):
-        form = "a positive integer" if count == 1 else f"{count} positive integers joined by 'x'"
-        raise Infeasible(f"plan field {name} must be {form}; got {fields[name]!r}; correct it")
-    return tuple(int(part) for part in parts)
-
-
-def _flag(fields: dict[str, str], name: str) -> bool:
-    if fields[name] not in ("0", "1"):
-        raise Infeasible(f"plan field {name} must be 0 or 1; got {fields[name]!r}; correct it")
-    return fields[name] == "1"
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return () if text == "-" else tuple(text.split(","))
 
 
 def _row(name: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from convloom.expr import Expr, Truth, const, prove, simplify
 from convloom.plan.flat_axis import merged_axis
+from convloom.plan.grid_plan import GridPlan
 from convloom.plan.policy import Policy
 from convloom.plan.split import Reduction
-from convloom.plan.tiled import TiledPlan
 from convloom.problem.contraction import Contraction, exchange
 from convloom.problem.conv import NO_SCALING
 
 
-def workspace_numbers(plan: TiledPlan, contraction: Contraction) -> Expr:
+def workspace_numbers(plan: GridPlan, contraction: Contraction) -> Expr:
     """Numbers of the accumulator's type in the workspace: whole tiles of C, for every part of K that has its own."""
     if plan.split.how is Reduction.NONE or (plan.split.how is Reduction.ATOMIC and adds_to_result(contraction)):
         return const(0)
@@ -39,19 +39,19 @@ def adds_to_result(contraction: Contraction) -> bool:
     return contraction.c.dtype is contraction.acc and contraction == bare
 
 
-def workspace_bytes(plan: TiledPlan, contraction: Contraction) -> Expr:
+def workspace_bytes(plan: GridPlan, contraction: Contraction) -> Expr:
     """Bytes of the workspace of one call, over the problem's symbols."""
     return simplify(workspace_numbers(plan, contraction) * contraction.acc.nbytes)
 
 
-def workspace_condition(plan: TiledPlan, contraction: Contraction, policy: Policy) -> Expr:
+def workspace_condition(plan: GridPlan, contraction: Contraction, policy: Policy) -> Expr:
     """Whether a call's workspace stays within the caller's limit."""
     if policy.max_workspace is None:
         return const(1)
     return workspace_bytes(plan, contraction).le(policy.max_workspace)
 
 
-def refused_by(policy: Policy, plan: TiledPlan, contraction: Contraction) -> str | None:
+def refused_by(policy: Policy, plan: GridPlan, contraction: Contraction) -> str | None:
     """The reason why a caller does not allow a plan, whatever the sizes; None if it may run."""
     if plan.split.how is Reduction.ATOMIC and policy.deterministic and contraction.acc.is_float:
         return (

@@ -9,7 +9,8 @@ from convloom.expr import const, evaluate
 from convloom.lower.build_tiled import multiplier_for
 from convloom.lower.frame import make_frame
 from convloom.plan.shared_layout import SharedLayout
-from convloom.problem.contraction import exchange
+from convloom.plan.tiled import TiledPlan
+from convloom.problem.contraction import Contraction, exchange
 from convloom.report.shared_accesses import SharedAccess, shared_accesses
 from convloom.report.svg import INK, box, colour, picture, words
 from convloom.target.memory_requests import Geometry
@@ -20,9 +21,8 @@ _BANKS, _WORD = Geometry().banks, Geometry().word_bytes
 _LABEL = 330.0
 
 
-def draw_layouts(generated: Generated) -> str:
+def draw_layouts(contraction: Contraction, plan: TiledPlan) -> str:
     """The first lines of each tile, a cell per number, coloured and numbered by bank."""
-    plan, contraction = generated.plan, generated.contraction
     frame = make_frame(exchange(contraction) if plan.swap else contraction, plan)
     shapes: list[str] = []
     top = 0.0

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from convloom.artifact import KernelSource, Program
 from convloom.compiler import Generated, contract, prepare
 from convloom.expr import local_sym, to_text
+from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
-from convloom.plan.tiled import TiledPlan, plan_text
 from convloom.problem.contraction import Contraction, Operand
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
@@ -22,7 +22,7 @@ _LONG_LIST = re.compile(rf"((?:-?\d+,){{{_SHOWN}}})(?:-?\d+,)*-?\d+")
 
 
 def explanation(
-    problem: Problem, generated: Generated, policy: Policy = ANYTHING, preferred: TiledPlan | None = None
+    problem: Problem, generated: Generated, policy: Policy = ANYTHING, preferred: Plan | None = None
 ) -> str:
     """Everything that was decided for a problem, one fact a line.
 

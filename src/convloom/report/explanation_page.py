@@ -7,6 +7,7 @@ from html import escape
 
 from convloom.artifact import Language
 from convloom.compiler import Generated
+from convloom.plan.tiled import TiledPlan
 from convloom.problem.reference import Problem
 from convloom.report.draw_banks import draw_accesses, draw_layouts
 from convloom.report.draw_pipeline import draw_pipeline
@@ -40,12 +41,23 @@ def explanation_page(problem: Problem, generated: Generated, target: Target, tex
 
 def _sections(problem: Problem, generated: Generated, target: Target) -> Iterator[str]:
     plan = generated.plan
+    if isinstance(plan, TiledPlan):
+        yield from _tiled_sections(generated, plan, target)
+    if _is_constant(generated):
+        found = roofline(problem, generated, target)
+        yield _section("Roofline", draw_roofline(found), roofline_words(found))
+
+
+def _tiled_sections(generated: Generated, plan: TiledPlan, target: Target) -> Iterator[str]:
+    """Pictures that only plans of this family have."""
     yield _section("Tile", draw_tile(generated.contraction, plan), "Which threads hold which elements of C.")
     if target.language is Language.C:
         yield "<h2>Shared memory</h2><p>Tiles lie in an array of the stack: a processor has no banks.</p>"
     else:
         yield _section(
-            "Shared memory", draw_layouts(generated), "Where the numbers of a tile lie, by bank of 4 bytes (32 banks)."
+            "Shared memory",
+            draw_layouts(generated.contraction, plan),
+            "Where the numbers of a tile lie, by bank of 4 bytes (32 banks).",
         )
         yield _section(
             "Accesses to shared memory",
@@ -55,9 +67,6 @@ def _sections(problem: Problem, generated: Generated, target: Target) -> Iterato
         )
     caption = f"{plan.stages} K tiles of {plan.block_k} in shared memory at a time; not to scale."
     yield _section("Pipeline", draw_pipeline(plan), caption)
-    if _is_constant(generated):
-        found = roofline(problem, generated, target)
-        yield _section("Roofline", draw_roofline(found), roofline_words(found))
 
 
 def _is_constant(generated: Generated) -> bool:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convloom.expr import to_text
+from convloom.plan.families import Plan
 from convloom.plan.policy import Policy
 from convloom.plan.split import Reduction
-from convloom.plan.tiled import TiledPlan
 from convloom.plan.workspace import adds_to_result, workspace_bytes
 from convloom.problem.contraction import Contraction
 
 
-def sum_lines(
-    plan: TiledPlan, contraction: Contraction, policy: Policy, preferred: TiledPlan | None = None
-) -> Iterator[str]:
+def sum_lines(plan: Plan, contraction: Contraction, policy: Policy, preferred: Plan | None = None) -> Iterator[str]:
     """Parts of K over the grid and in a block, workspace and determinism; what the caller's wishes changed.
 
     `preferred`: the plan that would be taken without those wishes, if the plan was chosen.
@@ -29,7 +27,7 @@ def sum_lines(
         yield f"without the caller's wishes the plan would be split={preferred.split}, with {needed} bytes of workspace"
 
 
-def _over_the_grid(plan: TiledPlan, contraction: Contraction) -> str:
+def _over_the_grid(plan: Plan, contraction: Contraction) -> str:
     if plan.split.how is Reduction.NONE:
         return "each block sums all of K"
     shared = f"{plan.split.parts} blocks share the K of one tile"
@@ -40,7 +38,7 @@ def _over_the_grid(plan: TiledPlan, contraction: Contraction) -> str:
     return f"{shared} and add to a workspace atomically; a launch before clears it, one behind runs the epilogue"
 
 
-def _repeatability(plan: TiledPlan, contraction: Contraction) -> str:
+def _repeatability(plan: Plan, contraction: Contraction) -> str:
     if plan.split.how is Reduction.ATOMIC and contraction.acc.is_float:
         return "sums are added in the order in which blocks happen to run: bits may differ from call to call"
     return "equal calls give equal bits"

@@ -35,6 +35,7 @@ class Target:
     max_blocks: int  # in the first grid dimension
     cache_bytes: int  # of the last cache in front of device memory
     atomic_bits: tuple[int, ...] = (32, 64)  # widths of numbers that a thread can add to memory atomically
+    group_multiply_adds: tuple[tuple[str, float], ...] = ()  # of asynchronous group multiplies, by operand type name
     dot_multiply_adds: float = 0.0  # per clock and multiprocessor, of short dot products in single threads
 
     def math_lanes(self, accumulator: DType) -> int:
@@ -140,6 +141,7 @@ SM_90A = replace(
     ),
     bandwidth_gbs=4300.0,
     cache_bytes=50 * 2**20,
+    # group_multiply_adds: once the runtime makes tensor maps
 )
 
 # Runs nowhere: kernels are executed by the IR's interpreter, planned as for an NVIDIA GPU.

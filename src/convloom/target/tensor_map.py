@@ -22,7 +22,7 @@ GRANULE = 16
 MAX_BOX = 256
 MAX_PIXELS = 1024
 MAX_STEP = 8
-_CORNERS = {3: (-32768, 32767), 4: (-128, 127), 5: (-16, 15)}
+CORNERS = {3: (-32768, 32767), 4: (-128, 127), 5: (-16, 15)}
 
 
 @dataclass(frozen=True)
@@ -215,10 +215,10 @@ class ColumnMap(TensorMap):
         return np.concatenate([first, others], axis=-1).reshape(*start.shape[:-1], -1, self.rank)
 
     def _own_rules(self) -> Iterator[str]:
-        if self.rank not in _CORNERS:
+        if self.rank not in CORNERS:
             yield f"3 to 5 dimensions; got {self.rank}"
             return
-        low, high = _CORNERS[self.rank]
+        low, high = CORNERS[self.rank]
         if any(not low <= corner <= high for corner in (*self.lower, *self.upper)):
             yield f"corners in {low}..{high}; got {self.lower}, {self.upper}"
         if not 1 <= self.channels <= MAX_BOX or not 1 <= self.pixels <= MAX_PIXELS:

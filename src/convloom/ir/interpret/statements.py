@@ -96,8 +96,8 @@ def _keeps_facts(name: Expr, value: Expr) -> bool:
 
 
 def _integer(values: Array) -> Any:
-    """Index values of one lane, as an int where they do not vary."""
-    return int(values[0, 0, 0]) if values.size == 1 else values[0]
+    """Index values of one lane, as an int where they do not vary; a copy, as the array may be written later."""
+    return int(values[0, 0, 0]) if values.size == 1 else values[0].copy()
 
 
 def _check_facts(chunk: Chunk, name: Expr, value: Any) -> None:

@@ -1,0 +1,127 @@
+"""Candidate Hopper plans of a contraction: arrangements whose operands have tensor copies, times shapes of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from convloom.plan.bulk_copy import SPAN, BulkCopy, bulk_copy
+from convloom.plan.candidates import Arrangement, arrangements
+from convloom.plan.estimate import step_count
+from convloom.plan.flat_axis import merged_axis
+from convloom.plan.hopper import HopperPlan, Output, row_for
+from convloom.plan.hopper_legality import broken_rule, resources, shared_bytes
+from convloom.plan.policy import Policy
+from convloom.plan.split import Reduction, Split
+from convloom.problem.contraction import Contraction, exchange
+from convloom.target.arch import Target
+from convloom.target.group_multiply import Major
+from convloom.target.nvidia_wgmma import M
+
+_WIDTHS = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
+_CONSUMERS = (2, 3, 1)  # of equal plans the first counts
+_MULTIPLIES = (1, 2)
+_MOST_STAGES = 8
+_ROUNDS = (1, 2)  # tiles per multiprocessor that a split may aim at
+_LEAST_STEPS = 4  # K tiles of a part
+_MOST_WORKSPACE = 2**28  # bytes; more is never faster
+
+
+@dataclass(frozen=True, slots=True)
+class HopperArrangement:
+    """An arrangement with the copies of its operands, for tiles of one span of rows."""
+
+    arrangement: Arrangement
+    a: BulkCopy
+    b: BulkCopy
+
+
+def fitting(contraction: Contraction, target: Target) -> tuple[HopperArrangement, ...]:
+    """The arrangements that tensor copies can fetch; none where the target does not multiply by warpgroups."""
+    if contraction.a.dtype.name not in dict(target.group_multiply_adds) or isinstance(row_for(contraction, 64), str):
+        return ()
+    found: list[HopperArrangement] = []
+    for arrangement in arrangements(contraction, target):
+        oriented = exchange(contraction) if arrangement.swap else contraction
+        span = SPAN // oriented.a.dtype.nbytes
+        k = merged_axis(oriented, "K", arrangement.k.merged, span)
+        sides = ((oriented.a, "M", arrangement.m), (oriented.b, "N", arrangement.n))
+        a, b = (bulk_copy(oriented, side, merged_axis(oriented, name, axes, span), k) for side, name, axes in sides)
+        if isinstance(a, BulkCopy) and isinstance(b, BulkCopy):
+            found.append(HopperArrangement(arrangement, a, b))
+    return tuple(found)
+
+
+def hopper_candidates(
+    contraction: Contraction, target: Target, policy: Policy
+) -> Iterator[tuple[HopperPlan, Arrangement]]:
+    """Every legal combination; K is also divided where the tiles of C are fewer than the multiprocessors."""
+    for item in fitting(contraction, target):
+        oriented = exchange(contraction) if item.arrangement.swap else contraction
+        legal: set[tuple[int, int]] = set()
+        for plan in _shapes(item, oriented, target):
+            shape = plan.block_m, plan.block_n
+            if shape not in legal and broken_rule(plan, oriented, target) is not None:
+                continue
+            legal.add(shape)
+            yield plan, item.arrangement
+            for split in _splits(plan, item.arrangement, target, policy):
+                yield replace(plan, split=split), item.arrangement
+
+
+def _shapes(item: HopperArrangement, oriented: Contraction, target: Target) -> Iterator[HopperPlan]:
+    arrangement, work = item.arrangement, item.arrangement.work
+    nbytes = oriented.a.dtype.nbytes
+    for consumers in _CONSUMERS:
+        for multiplies in _MULTIPLIES:
+            block_m = M * consumers * multiplies
+            if block_m > M and block_m >= 2 * work.m:
+                continue
+            for n in _WIDTHS:
+                if (n > _WIDTHS[0] and n >= 2 * work.n) or (item.b.major is Major.OUTER and n % (SPAN // nbytes)):
+                    continue
+                row = row_for(oriented, n)
+                if isinstance(row, str):
+                    continue
+                plan = HopperPlan(
+                    block_m,
+                    n,
+                    SPAN // nbytes,
+                    consumers,
+                    2,
+                    arrangement.g,
+                    arrangement.m,
+                    arrangement.n,
+                    arrangement.k.serial,
+                    arrangement.k.merged,
+                    item.a.kind,
+                    item.b.kind,
+                    row.name,
+                    min(arrangement.store, 2),
+                    Output.REGISTERS,
+                    arrangement.swap,
+                )
+                deepest = _deepest(plan, nbytes, target)
+                if deepest is not None:
+                    yield deepest
+
+
+def _deepest(plan: HopperPlan, nbytes: int, target: Target) -> HopperPlan | None:
+    """The plan with as many stages as shared memory holds; None if it breaks a limit with two."""
+    if resources(plan, nbytes, target) is not None:
+        return None
+    options = (replace(plan, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
+    return next(option for option in options if shared_bytes(option, nbytes) <= target.max_shared_bytes)
+
+
+def _splits(plan: HopperPlan, arrangement: Arrangement, target: Target, policy: Policy) -> Iterator[Split]:
+    work = arrangement.work
+    tiles = -(-work.m // plan.block_m) * -(-work.n // plan.block_n) * work.g * work.phases
+    most = step_count(plan, work) // _LEAST_STEPS
+    if tiles < 1 or tiles > target.processors // 2:
+        return
+    one = tiles * plan.block_m * plan.block_n * work.acc_bytes
+    most_bytes = _MOST_WORKSPACE if policy.max_workspace is None else policy.max_workspace
+    for parts in sorted({min(target.processors * rounds // tiles, most) for rounds in _ROUNDS}):
+        if parts > 1 and parts * one <= most_bytes:
+            yield Split(Reduction.PASSES, parts)
