@@ -3,8 +3,8 @@
 Launch arithmetic (grid sizes, scalar arguments, requirements) travels as text in a small expression language so
 that it can be stored in a manifest: integers, symbol names, `+ - * // %`, comparisons, `and or not`, `min(..)
 max(..)`, and the two functions `magic_multiplier(d)` and `magic_shift(d)` (division by multiplication, see
-`expr.FAST_DIV`). Symbols are the problem's sizes and strides, and `<buffer>_address` for the byte address of a
-buffer's first element.
+`expr.FAST_DIV`). Symbols are the problem's sizes and strides, `<buffer>_address` for the byte address of a
+buffer's first element, and MULTIPROCESSORS.
 """
 
 from __future__ import annotations
@@ -66,10 +66,39 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMapParam:
+    """The recipe of a tensor map, which the host makes for each set of sizes and addresses.
+
+    Dimensions count from the fastest one. `sizes` in elements, `strides` of dimensions 1 and up in bytes and `offset`,
+    elements from the first one of `buffer` to the map's, are expressions over the symbols of the call. A tiled map has
+    a `box`; one of image columns has corners, `channels` and `pixels`. `swizzle`: its span in bytes, 0 for none.
+    """
+
+    name: str
+    buffer: str
+    dtype: str
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    offset: str
+    steps: tuple[int, ...]
+    swizzle: int
+    box: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """Sizes, strides and the offset, in this order: what a launch computes of a map."""
+        return (*self.sizes, *self.strides, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSource:
     """A kernel as text with everything needed to build and launch it.
 
-    Parameters of the entry point, in order: `buffers`, then `scalars`. For Language.C the entry point has one fixed
+    Parameters of the entry point, in order: `buffers`, `scalars`, `maps`. For Language.C the entry point has one fixed
     signature instead: `void NAME(void *const *buffers, const int64_t *integers, const double *floats,
     int64_t first_block, int64_t last_block)`, which runs the blocks [first_block, last_block) of the linear grid;
     `integers` holds the I32/I64 scalars in order, `floats` the F32/F64 ones.
@@ -86,6 +115,7 @@ class KernelSource:
     block: tuple[int, int, int]
     shared_bytes: int
     requirements: tuple[Requirement, ...]
+    maps: tuple[TensorMapParam, ...] = ()
 
 
 MULTIPROCESSORS = "multiprocessors"

@@ -7,13 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from convloom.artifact import Access, BufferParam, KernelSource, Language, Program, Requirement, ScalarKind, ScalarParam
+from convloom.artifact import (
+    Access,
+    BufferParam,
+    KernelSource,
+    Language,
+    Program,
+    Requirement,
+    ScalarKind,
+    ScalarParam,
+    TensorMapParam,
+)
 from convloom.dtypes import F64
 from convloom.emit.c import print_c
 from convloom.emit.cuda import print_cuda
 from convloom.emit.opencl import print_opencl
 from convloom.expr import Expr, free_symbols, to_text
-from convloom.ir.ops import Kernel, LaunchScalar
+from convloom.ir.ops import Kernel, LaunchScalar, MapParameter
 from convloom.ir.rewrite import statement_expressions, statements_in
 from convloom.ir.shared_space import shared_bytes
 from convloom.ir.text import kernel_text
@@ -139,6 +149,25 @@ def _source(kernel: Kernel, target: Target, text: str, requirements: tuple[PlanR
         (kernel.threads, 1, 1),
         shared_bytes(kernel) if target.language is Language.CUDA else 0,
         tuple(Requirement(to_text(item.condition), item.reason) for item in requirements),
+        tuple(map(_tensor_map, kernel.maps)),
+    )
+
+
+def _tensor_map(item: MapParameter) -> TensorMapParam:
+    return TensorMapParam(
+        item.name,
+        item.buffer.name,
+        str(item.buffer.dtype),
+        tuple(map(to_text, item.sizes)),
+        tuple(map(to_text, item.strides)),
+        to_text(item.offset),
+        item.steps,
+        item.swizzle.value,
+        item.box,
+        item.lower,
+        item.upper,
+        item.channels,
+        item.pixels,
     )
 
 

@@ -128,7 +128,7 @@ def test_accesses_of_a_generated_kernel_are_all_met():
 
 def test_layouts_show_the_bank_of_each_number():
     made = generated(**LAST)
-    text = draw_layouts(made)
+    text = draw_layouts(made.contraction, made.plan)
     notes = dict(re.findall(r"<title>(row \d+, k \d+): bank (\d+)</title>", text))
     assert len(notes) > 100
     plan = made.plan

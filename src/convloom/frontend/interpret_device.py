@@ -18,6 +18,7 @@ from convloom.artifact import BufferParam, KernelSource, Language, ScalarKind
 from convloom.dtypes import dtype_named
 from convloom.errors import ConvloomError, IllegalProblem
 from convloom.ir.interpret import FindingKind, Findings, GlobalMemory, Options, Outcome, interpret
+from convloom.ir.interpret.machine import tensor_map
 from convloom.ir.interpret.options import Landing
 from convloom.ir.parse import parse_kernel
 from convloom.runtime.device import add_device
@@ -109,6 +110,9 @@ class InterpretBuilt(Built):
         self._device = device
         self.last: Outcome | None = None
 
+    def _multiprocessors(self) -> int:
+        return self._device.options().multiprocessors
+
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
         if stream is not None:
             raise IllegalProblem(f"the interpret device has no streams; got {stream!r}; leave it out")
@@ -127,7 +131,10 @@ class InterpretBuilt(Built):
         ]
         memories = {item.name: memory for item, (memory, _) in zip(self.source.buffers, views, strict=True)}
         x, y, z = arguments.grid
-        outcome = self.last = interpret(self._kernel, memories, whole, real, x * y * z, self._device.options())
+        maps = {
+            item.name: tensor_map(item, values) for item, values in zip(self._kernel.maps, arguments.maps, strict=True)
+        }
+        outcome = self.last = interpret(self._kernel, memories, whole, real, x * y * z, self._device.options(), maps)
         for owner, (memory, first) in zip(owners, views, strict=True):
             owner.learn(memory, first)
         if len(outcome.findings):

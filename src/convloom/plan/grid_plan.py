@@ -81,6 +81,11 @@ class GridPlan(Protocol):
         ...
 
     @property
+    def k_groups(self) -> int:
+        """Groups of a block's threads, each with a whole tile of C and its share of every K tile."""
+        ...
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
         ...

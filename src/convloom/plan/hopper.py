@@ -70,6 +70,11 @@ class HopperPlan:
         return 1
 
     @property
+    def k_groups(self) -> int:
+        """All consumers have all of each K tile."""
+        return 1
+
+    @property
     def group_threads(self) -> int:
         """Threads that hold a tile of C: those of the consumers."""
         return WARPGROUP * self.consumers

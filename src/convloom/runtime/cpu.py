@@ -47,7 +47,7 @@ class CpuBuilt(Built):
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
         if stream is not None:
             raise IllegalProblem(f"the cpu device has no streams; got {stream!r}; leave it out")
-        (x, y, z), integers, floats = arguments
+        (x, y, z), integers, floats, _ = arguments
         entry = self._entry
         pointers = self._buffers(*map(self._address, buffers))
         whole = (ctypes.c_int64 * len(integers))(*integers)

@@ -19,6 +19,7 @@ from convloom.runtime.cuda_driver import DRIVER_REMEDY, CudaContext, device_coun
 from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 from convloom.runtime.nvrtc import REMEDY, current_nvrtc, resources_from_log
+from convloom.runtime.tensor_map import TensorMaps
 
 # One eight-byte slot per parameter, whatever its size.
 _SLOTS = {ScalarKind.I32: "i4x", ScalarKind.I64: "q", ScalarKind.F32: "f4x", ScalarKind.F64: "d"}
@@ -30,10 +31,11 @@ _PLAIN_SHARED = 48 * 1024  # bytes of shared memory that a block may use unasked
 class _Slots(threading.local):
     """Memory of one thread for the parameters of one kernel; the driver copies it before a launch returns."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, maps: int) -> None:
         self.values = ctypes.create_string_buffer(8 * max(count, 1))
         base = ctypes.addressof(self.values)
-        self.pointers = (ctypes.c_void_p * max(count, 1))(*range(base, base + 8 * count, 8))
+        self.pointers = (ctypes.c_void_p * max(count + maps, 1))(*range(base, base + 8 * count, 8))
+        self.first_map = count
         self.address = ctypes.addressof(self.pointers)
 
 
@@ -47,20 +49,27 @@ class CudaBuilt(Built):
         kinds = [item.kind for item in source.scalars]
         self._format = struct.Struct("=" + "Q" * len(source.buffers) + "".join(_SLOTS[kind] for kind in kinds))
         self._order = _order(kinds)
-        self._slots = _Slots(len(source.buffers) + len(kinds))
+        self._slots = _Slots(len(source.buffers) + len(kinds), len(source.maps))
+        self._maps = TensorMaps(source.name, source.maps, context) if source.maps else None
+        self._mapped = _buffer_places(source)
         self._limits = tuple(context.limits[f"grid_{axis}"] for axis in "xyz")
 
+    def _multiprocessors(self) -> int:
+        return self._context.limits["processors"]
+
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
-        grid, integers, floats = arguments
+        grid, integers, floats, map_values = arguments
         if any(size > limit for size, limit in zip(grid, self._limits, strict=True)):
             raise IllegalProblem(
                 f"a grid on {self._context.name} must fit {self._limits}; kernel {self.source.name} needs {grid}; "
                 "use larger tiles or a kernel that packs the grid into x"
             )
         slots, scalars = self._slots, integers + floats
-        self._format.pack_into(
-            slots.values, 0, *map(self._address, buffers), *[scalars[place] for place in self._order]
-        )
+        addresses = [self._address(buffer) for buffer in buffers]
+        self._format.pack_into(slots.values, 0, *addresses, *[scalars[place] for place in self._order])
+        if self._maps is not None:
+            maps = self._maps.of_launch(tuple([addresses[place] for place in self._mapped]), map_values)
+            slots.pointers[slots.first_map :] = maps.addresses
         context = self._context
         with context.current():
             (status,) = context.api.cuLaunchKernel(
@@ -68,6 +77,12 @@ class CudaBuilt(Built):
             )
             if status:
                 raise context.failure(f"launch of {self.source.name} with grid {grid}", status)
+
+
+def _buffer_places(source: KernelSource) -> tuple[int, ...]:
+    """Of each map the place of its buffer among the kernel's."""
+    names = [buffer.name for buffer in source.buffers]
+    return tuple(names.index(item.buffer) for item in source.maps)
 
 
 def _order(kinds: list[ScalarKind]) -> list[int]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convloom.artifact import KernelSource, Language
-from convloom.errors import ConvloomError, IllegalProblem, IllegalType, UnsupportedTarget
+from convloom.artifact import MULTIPROCESSORS, KernelSource, Language
+from convloom.errors import ConvloomError, IllegalProblem, IllegalType, InternalError, UnsupportedTarget
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.launch_expression import Arithmetic, LaunchArguments
 from convloom.runtime.workspace import WorkspacePool
@@ -127,9 +127,15 @@ class Built(ABC):
             )
         if self._addresses:
             symbols = {**symbols, **{name: self._address(buffers[place]) for name, place in self._addresses}}
+        if MULTIPROCESSORS in self.arithmetic.symbols:
+            symbols = {**symbols, MULTIPROCESSORS: self._multiprocessors()}
         arguments = self.arithmetic(symbols, floats or {})
         if arguments is not None:
             self._start(arguments, buffers, stream)
+
+    def _multiprocessors(self) -> int:
+        """How many blocks of a persistent kernel the device runs at a time."""
+        raise InternalError(f"kernels that fill a device are made for those that tell their size; {self.source.name}")
 
     @abstractmethod
     def _start(self, arguments: LaunchArguments, buffers: Sequence[BufferHandle], stream: Any) -> None:

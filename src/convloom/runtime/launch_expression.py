@@ -44,11 +44,15 @@ _INT_BITS = {ScalarKind.I32: 32, ScalarKind.I64: 64}
 
 
 class LaunchArguments(NamedTuple):
-    """What one call needs: the grid in blocks (all positive), integer scalars and floating scalars, each in order."""
+    """What one call needs: the grid in blocks (all positive), integer scalars and floating scalars, each in order.
+
+    `maps`: of each tensor map the values of its `expressions`.
+    """
 
     grid: tuple[int, int, int]
     integers: tuple[int, ...]
     floats: tuple[float, ...]
+    maps: tuple[tuple[int, ...], ...] = ()
 
 
 ArithmeticFunction = Callable[[Mapping[str, int], Mapping[str, float]], "LaunchArguments | None"]
@@ -189,13 +193,15 @@ class _Writer:
         integers = [item for item in source.scalars if item.kind in _INT_BITS]
         floats = [item for item in source.scalars if item.kind not in _INT_BITS]
         values = [self._translate(item.expression) for item in integers]
+        maps = [_tuple(self._translate(text) for text in item.expressions) for item in source.maps]
 
         lines = [f"if not ({text}): violated({number}, s)" for number, text in enumerate(requirements)]
         lines += [f"g{axis} = {text}" for axis, text in enumerate(grid)]
         lines += ["if g0 <= 0 or g1 <= 0 or g2 <= 0: return empty((g0, g1, g2), s)"]
         lines += [f"i{number} = {text}" for number, text in enumerate(values)]
         lines += [_range_check(number, item) for number, item in enumerate(integers)]
-        lines += [f"return result((g0, g1, g2), {_tuple(f'i{n}' for n in range(len(values)))}, {_floats(floats)})"]
+        scalars = f"{_tuple(f'i{n}' for n in range(len(values)))}, {_floats(floats)}"
+        lines += [f"return result((g0, g1, g2), {scalars}, {_tuple(maps)})"]
         loads = [f"{local} = index(s[{name!r}])" for name, local in self.symbols.items()]
         self._text = "def evaluate(s, f):\n" + "".join(f"    {line}\n" for line in loads + lines)
         self._integers = integers

@@ -141,7 +141,6 @@ SM_90A = replace(
     ),
     bandwidth_gbs=4300.0,
     cache_bytes=50 * 2**20,
-    # group_multiply_adds: once the runtime makes tensor maps
 )
 
 # Runs nowhere: kernels are executed by the IR's interpreter, planned as for an NVIDIA GPU.

@@ -6,7 +6,7 @@ import numpy as np
 
 from convloom.compiler import generate, prepare
 from convloom.ir.interpret import GlobalMemory, Options, interpret
-from convloom.plan.tiled import parse_plan
+from convloom.plan.families import parse_plan
 from convloom.problem.data import DataKind, make_operands
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.numerics import compare_exact

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convloom.errors import IllegalProblem
+from convloom.errors import IllegalProblem, InternalError
 from convloom.ir.interpret.chunk import Launch
 from convloom.ir.interpret.counts import Counts
 from convloom.ir.interpret.findings import Findings
@@ -68,10 +68,18 @@ def _maps(kernel: Kernel, given: Mapping[str, TensorMap]) -> dict[str, TensorMap
 def constant_map(map: MapParameter) -> TensorMap:
     """The tensor map of constant sizes; IllegalProblem if they are not."""
     expressions = (*map.sizes, *map.strides, map.offset)
-    if map.buffer.dtype is None or not all(item.is_const for item in expressions):
+    if not all(item.is_const for item in expressions):
         raise IllegalProblem(f"sizes of map {map.name} must be constants; they are not; pass the map to interpret")
-    sizes, strides = (tuple(item.value for item in part) for part in (map.sizes, map.strides))
-    shared = map.buffer.dtype, map.offset.value * map.buffer.dtype.nbytes, sizes, strides, map.steps, map.swizzle
+    return tensor_map(map, tuple(item.value for item in expressions))
+
+
+def tensor_map(map: MapParameter, values: tuple[int, ...]) -> TensorMap:
+    """The tensor map of a launch from its sizes, strides in bytes, and offset."""
+    dtype, rank = map.buffer.dtype, len(map.sizes)
+    if dtype is None:
+        raise InternalError(f"tensor maps are of values; {map.name} is of index integers; report this")
+    sizes, strides, offset = values[:rank], values[rank:-1], values[-1]
+    shared = dtype, offset * dtype.nbytes, sizes, strides, map.steps, map.swizzle
     if map.box:
         return TiledMap(*shared, box=map.box)
     return ColumnMap(*shared, map.lower, map.upper, map.channels, map.pixels)
