@@ -74,7 +74,7 @@ LAUNCHES = {
         WIDE, "bwd_w", plan("192x64", "m0,m1,m2;n0;-;k0,k1,k2", IMAGES, consumers=3, store=1, split="passes*2")
     ),
     "product": Launch(
-        PRODUCT.format("false", "true"), "fwd", plan("64x64", "m0;n0;-;k0", "tile;tile").replace("g=-", "g=g0")
+        PRODUCT.format("false", "true"), "fwd", plan("64x64", "n0;m0;-;k0", "tile;tile", swap=1).replace("g=-", "g=g0")
     ),
     "product, both transposed": Launch(
         PRODUCT.format("true", "false"),

@@ -1,10 +1,11 @@
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convloom.artifact import KernelSource, Language, Requirement, ScalarKind, ScalarParam
+from convloom.artifact import KernelSource, Language, Requirement, ScalarKind, ScalarParam, TensorMapParam
 from convloom.errors import IllegalProblem, InternalError
 from convloom.runtime.launch_expression import Arithmetic, evaluate, symbols_of
 
@@ -86,6 +87,7 @@ def test_everything_in_one_call():
         (2, 3, 1),
         (30, 2863311531, -10),
         (2.0, 0.5),
+        (),
     )
     assert arithmetic.symbols == {"n", "m"}
     assert arithmetic({"n": 0, "m": 3}, {}) is None
@@ -102,7 +104,7 @@ def test_scalars_never_wrap(kind, value):
     with pytest.raises(IllegalProblem, match=f"p0 = n .* got {value}"):
         arithmetic({"n": value}, {})
     inside = value - 1 if value > 0 else value + 1
-    assert arithmetic({"n": inside}, {}) == ((1, 1, 1), (inside,), ())
+    assert arithmetic({"n": inside}, {}) == ((1, 1, 1), (inside,), (), ())
 
 
 def test_faults_of_the_arithmetic_itself():
@@ -119,7 +121,7 @@ def test_faults_of_the_arithmetic_itself():
 def test_names_cannot_capture_the_function():
     arithmetic = Arithmetic(kernel(integers("s + f + v0 + result + index + i0"), ("g0", "1", "1")))
     symbols = dict.fromkeys(["s", "f", "v0", "result", "index", "i0", "g0"], 2)
-    assert arithmetic(symbols, {}) == ((2, 1, 1), (12,), ())
+    assert arithmetic(symbols, {}) == ((2, 1, 1), (12,), (), ())
 
 
 def test_a_realistic_call_takes_microseconds():
@@ -137,3 +139,8 @@ def test_a_realistic_call_takes_microseconds():
         arithmetic(symbols, {})
         times.append(time.perf_counter() - start)
     assert sorted(times)[100] < 60e-6
+
+
+def test_tensor_maps_are_computed_with_the_scalars():
+    recipe = TensorMapParam("x_map", "x", "f16", ("n", "m"), ("2 * n",), "n // 2", (1, 1), 128, box=(64, 8))
+    assert Arithmetic(replace(kernel(), maps=(recipe,)))({"n": 64, "m": 3}, {}).maps == ((64, 3, 128, 32),)
