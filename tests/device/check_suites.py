@@ -1,7 +1,10 @@
 """Every problem of some files through generated kernels on a device, compared exactly with a hand-written reference.
 
-    python -m tests.device.check_suites --batch suites/benchdnn/*.txt --dirs fwd,bwd_d,bwd_w --dts f32,f16,bf16
+    python -m tests.device.check_suites --batch suites/benchdnn/*.txt suites/*.txt \\
+        --dirs fwd,bwd_d,bwd_w --dts f32,tf32,f16,bf16,s8:s8:s32,u8:s8:u8 --stag axb --dtag axb
 
+Types are those of first operand, second operand and result, whatever the direction; u8 is one of activations, and runs
+forward. Products run once, in these types too, whatever their lines say.
 Several processes build and run side by side (building takes most of the time). One that dies takes only its problem
 with it. Nothing is skipped silently: what `--max-mops` or `--deadline` left out is listed and does not count as passed.
 The last line is `N passed, N failed, N skipped`; the exit status is 1 unless all passed or were skipped.
@@ -14,6 +17,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -23,18 +27,19 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from convloom.dtypes import dtype_named
 from convloom.errors import ConvloomError
 from convloom.frontend.compile import compile
-from convloom.problem.conv import Conv
 from convloom.problem.data import Fill, choose_fill
-from convloom.problem.notation import Defaults, direction_named, read_batch, types_named
-from convloom.problem.reference import operand_shapes, reduction_length, result_shape
+from convloom.problem.gemm import Gemm
+from convloom.problem.notation import read_batch
+from convloom.problem.reference import Problem, operand_shapes, reduction_length, result_shape
 from convloom.runtime.device import device_named
 from convloom.runtime.interface import DeviceFailure
-from tests.device.device_check import CheckedConv
-from tests.device.problems import conv_of
+from tests.device.device_check import CheckedProblem, signs
+from tests.device.problems import defaults_of, problem_of
 
+TYPES_IN_LINE = re.compile(r"-(t|out_datatype) +\S+ *")  # of products: the option says them
+WIDEST = {"f16": 2, "bf16": 2, "f64": 8}  # bytes of a tensor's elements, where they are not 4 or fewer
 SERIAL_OPS = 2e5  # a step of a long sum takes a lonely block as long as a full GPU takes for so many operations
 SPARE_BYTES = {"cpu": 4e9}
 GPU_BYTES = 100e9
@@ -52,9 +57,9 @@ class Row:
     tags: tuple[str, str, str]
 
     @property
-    def conv(self) -> Conv:
+    def problem(self) -> Problem:
         """The problem."""
-        return conv_of(self.text, self.direction, self.dtypes, self.tags)
+        return problem_of(self.text, self.direction, self.dtypes, self.tags)
 
     @property
     def command(self) -> str:
@@ -91,13 +96,13 @@ class Task:
     @staticmethod
     def of(rows: Sequence[Row], lines: int) -> Task:
         """A task with its memory and a rough effort, by which the longest come first."""
-        conv = rows[0].conv
-        outputs = math.prod(result_shape(conv))
-        operands = sum(math.prod(shape) for shape in operand_shapes(conv))
-        widest = max(dtype_named(row.dtypes.split(":")[0]).nbytes for row in rows)
-        length = reduction_length(conv)
+        problem = rows[0].problem
+        outputs = math.prod(result_shape(problem))
+        operands = sum(math.prod(shape) for shape in operand_shapes(problem))
+        widest = max(WIDEST.get(row.dtypes, 4) for row in rows)
+        length = reduction_length(problem)
         return Task(
-            tuple(rows), operands * (1 + widest) + outputs * (8 + widest), conv.ops + length * SERIAL_OPS, lines
+            tuple(rows), operands * (1 + widest) + outputs * (8 + widest), problem.ops + length * SERIAL_OPS, lines
         )
 
 
@@ -116,20 +121,20 @@ def serve(connection: Connection, device_name: str) -> None:
 
 def _run_rows(rows: Sequence[Row], device_name: str, connection: Connection) -> bool:
     """False if the device is lost."""
-    made: CheckedConv | None = None
+    made: CheckedProblem | None = None
     try:
-        for row in rows:
+        for row, fill in with_common_fills(rows):
             connection.send(row)
-            fill = choose_fill(row.conv)
+            problem = row.problem
             start = time.perf_counter()
             try:
-                kernel = compile(row.conv, device_name)
+                kernel = compile(problem, device_name)
                 build = time.perf_counter() - start
-                if made is None or made.fill != fill:
+                if made is None or (made.fill, signs(made.problem)) != (fill, signs(problem)):
                     if made is not None:
                         made.__exit__()
                     made = None
-                    made = CheckedConv(row.conv, fill, device_named(device_name))
+                    made = CheckedProblem(problem, fill, device_named(device_name))
                 found = made.check(kernel)
             except DeviceFailure as error:
                 connection.send(Result(row, "failed", f"{type(error).__name__}: {error}", fill=_text(fill)))
@@ -147,6 +152,19 @@ def _run_rows(rows: Sequence[Row], device_name: str, connection: Connection) -> 
     finally:
         if made is not None:
             made.__exit__()
+
+
+def with_common_fills(rows: Sequence[Row]) -> list[tuple[Row, Fill]]:
+    """Rows whose operands have the same signs get the same data: the least magnitudes and the least density of all."""
+    groups: dict[tuple[bool, bool], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(signs(row.problem), []).append(row)
+    return [(row, fill) for group in groups.values() for fill in (_common_fill(group),) for row in group]
+
+
+def _common_fill(rows: Sequence[Row]) -> Fill:
+    fills = [choose_fill(row.problem) for row in rows]
+    return Fill(min(fill.a for fill in fills), min(fill.b for fill in fills), min(fill.density for fill in fills))
 
 
 def _text(fill: Fill) -> str:
@@ -304,20 +322,23 @@ def _label(row: Row) -> str:
 def tasks_of(options: argparse.Namespace) -> tuple[list[Task], list[Result]]:
     """The tasks, equal problems once each, and the rows that are left out."""
     tags = (options.stag, options.wtag, options.dtag)
-    found: dict[tuple[Conv, str], list[tuple[str, str]]] = {}
+    found: dict[tuple[Problem, str], list[tuple[str, str]]] = {}
     for direction in options.dirs.split(","):
-        defaults = Defaults(direction_named(direction), types_named("f32"), None, *tags)
-        for line in read_batch(sorted(options.batch), defaults):
-            assert isinstance(line.problem, Conv)
-            place = f"{line.path.name}:{line.number}"
-            found.setdefault((line.problem, direction), []).append((place, line.text))
+        for line in read_batch(sorted(options.batch), defaults_of(direction, "f32", tags)):
+            if isinstance(line.problem, Gemm) and direction != "fwd":
+                continue
+            place, text = f"{line.path.name}:{line.number}", TYPES_IN_LINE.sub("", line.text)
+            found.setdefault((problem_of(text, direction, "f32", tags), direction), []).append((place, text))
     tasks: list[Task] = []
     skipped: list[Result] = []
-    for (conv, direction), lines in found.items():
+    for (problem, direction), lines in found.items():
         place, text = lines[0]
-        rows = [Row(place, text, direction, dtypes, tags) for dtypes in options.dts.split(",")]
-        if conv.ops * 1e-6 > options.max_mops:
-            reason = f"{conv.ops * 1e-6:.0f} Mop"
+        types = (types_along(dtypes, direction) for dtypes in options.dts.split(","))
+        rows = [Row(place, text, direction, dtypes, tags) for dtypes in types if dtypes]
+        if not rows:
+            continue
+        if problem.ops * 1e-6 > options.max_mops:
+            reason = f"{problem.ops * 1e-6:.0f} Mop"
             skipped += [Result(row, "skipped", reason, lines=len(lines)) for row in rows]
         else:
             tasks.append(Task.of(rows, len(lines)))
@@ -329,6 +350,17 @@ def tasks_of(options: argparse.Namespace) -> tuple[list[Task], list[Result]]:
         if rows:
             selected.append(Task.of(rows, task.lines))
     return selected, skipped
+
+
+def types_along(dtypes: str, direction: str) -> str:
+    """Types of first operand, second operand and result as src:wei:dst of a direction; empty where they do not go."""
+    first, *others = dtypes.split(":")
+    if not others or direction == "fwd":
+        return dtypes
+    second, result = others
+    if "u8" in (first, second, result):
+        return ""
+    return f"{result}:{second}:{first}" if direction == "bwd_d" else f"{first}:{result}:{second}"
 
 
 def _passed_in(path: Path | None) -> set[Row]:

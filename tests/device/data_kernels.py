@@ -24,17 +24,17 @@ FUNCTION i64 place(const i64 *tables, i64 index, i64 E0, i64 E1, i64 E2, i64 E3,
 FILL = PortableKernel(
     "fill_integers",
     (("values", "i8"),),
-    ("seed", "limit", "keep"),
+    ("seed", "low", "high", "keep"),
     """
   u64 z = (u64)seed * 0xD1342543DE82EF95ull + (u64)(thread + 1) * 0x9E3779B97F4A7C15ull;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   z ^= z >> 31;
-  i64 value = (i64)((z >> 32) % (u64)(2 * limit + 1)) - limit;
+  i64 value = (i64)((z >> 32) % (u64)(high - low + 1)) + low;
   values[thread] = (z & 0xFFFFFF) < (u64)keep ? (i8)value : 0;
 """,
 )
-"""values[i] = even draw from [-limit, limit], zero unless a 24-bit draw is below `keep` (splitmix64 of seed and i)."""
+"""values[i] = even draw from [low, high], zero unless a 24-bit draw is below `keep` (splitmix64 of seed and i)."""
 
 PACK = PortableKernel(
     "pack_integers",
@@ -53,8 +53,10 @@ PACK = PortableKernel(
 """storage[place of i] = codes[values[i] + 128]: the element type is in the table of the 256 codes."""
 
 _NUMBERS = """
+/* elements of no exponent bits are integers: signed where the number of digits is odd, as in s8 and s32 */
 /* an IEEE-like element (sign, exponent, digits - 1 bits of fraction) as a double, exactly; NaN as NaN */
 FUNCTION double decoded(u64 code, int exponent_bits, int digits) {
+  if (!exponent_bits) return (double)((i64)code - (digits & 1 && code >> digits & 1 ? (i64)(2ull << digits) : 0));
   int fraction_bits = digits - 1, bias = (1 << (exponent_bits - 1)) - 1;
   u64 fraction = code & ((1ull << fraction_bits) - 1);
   int exponent = (int)(code >> fraction_bits) & ((1 << exponent_bits) - 1);
@@ -70,8 +72,12 @@ FUNCTION double decoded(u64 code, int exponent_bits, int digits) {
   }
   return code >> (fraction_bits + exponent_bits) & 1 ? -wide.value : wide.value;
 }
-/* an integer rounded to nearest even in so many digits; infinity from 2^limit_exponent on */
+/* an integer rounded to nearest even in so many digits; infinity from 2^limit_exponent on; integers saturate */
 FUNCTION double rounded(i64 value, int exponent_bits, int digits) {
+  if (!exponent_bits) {
+    i64 high = (i64)(1ull << digits) - 1, low = digits & 1 ? -high - 1 : 0;
+    return (double)(value < low ? low : value > high ? high : value);
+  }
   u64 magnitude = value < 0 ? (u64)-value : (u64)value;
   int shift = 0;
   while ((magnitude >> shift) >> digits) ++shift;

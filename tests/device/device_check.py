@@ -11,28 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from convloom.dtypes import DType
+from convloom.dtypes import U8, DType
 from convloom.errors import ConvloomError
 from convloom.frontend.arrays import NUMPY
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.frontend.tensor import Tensor
-from convloom.problem.conv import Conv
 from convloom.problem.data import Fill, reachable_outputs
 from convloom.problem.layout import Layout, overlaps_itself
 from convloom.problem.layout_memory import buffer_origin, buffer_size, element_offsets
-from convloom.problem.reference import operand_shapes, result_shape
+from convloom.problem.reference import Problem, operand_shapes, result_shape
 from convloom.runtime.interface import Device, DeviceMemory
 from tests.device import data_kernels
 from tests.device.portable_kernel import PortableKernel
-from tests.device.reference_kernel import REFERENCES, reference_symbols
+from tests.device.reference_kernel import reference_launch, reference_symbols
 
 GUARD_BYTES = 1 << 16  # in front of and behind each tensor; a multiple of every alignment that a plan may rely on
 POISON = 0xFF  # NaN in each float type
 LEAST_NONZERO_SHARE = 0.3
 SEEDS = (1, 2)
 COMPARING_THREADS = 1 << 20
-_ARGUMENTS = "src", "wei", "dst"
 
 
 class CannotCheck(ConvloomError):
@@ -63,34 +61,35 @@ def launch(device: Device, kernel: PortableKernel, buffers: Sequence[int], **int
     _built(kernel, device).launch(buffers, integers)
 
 
-class CheckedConv:
-    """Integer operands and exact result of a convolution in a device's memory, for kernels of any element types.
+class CheckedProblem:
+    """Integer operands and exact result of a problem in a device's memory, for kernels of any element types.
 
-    The tensors are dense in logical order: operands as int8, the result as s64. A context: its end frees the memory.
+    The tensors are dense in logical order: operands as int8, the result as s64. An operand of u8 has no negative
+    numbers, so that kernels of the same `signs` may share the data. A context: its end frees the memory.
     """
 
-    def __init__(self, conv: Conv, fill: Fill, device: Device, seeds: tuple[int, int] = SEEDS) -> None:
-        if conv.bias is not None or conv.scaling.alpha or conv.scaling.beta:
-            raise CannotCheck(f"device checks know plain products only; got bias {conv.bias}, {conv.scaling}")
-        self.conv, self.fill, self.device = conv, fill, device
+    def __init__(self, problem: Problem, fill: Fill, device: Device, seeds: tuple[int, int] = SEEDS) -> None:
+        scaling = problem.scaling
+        if problem.bias is not None or scaling.alpha or scaling.beta or not problem.epilogue.is_empty:
+            raise CannotCheck(f"device checks know plain products only; got bias {problem.bias}, {scaling}")
+        self.problem, self.fill, self.device = problem, fill, device
         self._stack = ExitStack()
-        self.shape = result_shape(conv)
-        shapes = operand_shapes(conv)
+        self.shape = result_shape(problem)
+        shapes = operand_shapes(problem)
         try:
             self.operands = tuple(self._memory(math.prod(shape)) for shape in shapes)
             self.expected = self._memory(math.prod(self.shape) * 8)
-            for memory, shape, limit, density, seed in zip(
-                self.operands, shapes, (fill.a, fill.b), (fill.density, 1.0), seeds, strict=True
+            for memory, shape, limit, density, signed, seed in zip(
+                self.operands, shapes, (fill.a, fill.b), (fill.density, 1.0), signs(problem), seeds, strict=True
             ):
-                keep = math.ceil(density * (1 << 24))
-                threads = math.prod(shape)
-                launch(device, data_kernels.FILL, (memory.handle,), threads=threads, seed=seed, limit=limit, keep=keep)
+                draw = {"low": -limit if signed else 0, "high": limit, "keep": math.ceil(density * (1 << 24))}
+                launch(device, data_kernels.FILL, (memory.handle,), threads=math.prod(shape), seed=seed, **draw)
             self._reference()
         except BaseException:
             self._stack.close()
             raise
 
-    def __enter__(self) -> CheckedConv:
+    def __enter__(self) -> CheckedProblem:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,14 +99,13 @@ class CheckedConv:
         return self._stack.enter_context(self.device.allocate(max(nbytes, 1)))
 
     def _reference(self) -> None:
-        first, second, result = (role.value for role in self.conv.roles)
-        handles = {first: self.operands[0].handle, second: self.operands[1].handle, result: 0}
         self.expected.fill(0)
-        buffers = (*(handles[name] for name in _ARGUMENTS), self.expected.handle)
-        launch(self.device, REFERENCES[self.conv.direction], buffers, **reference_symbols(self.conv))
+        a, b = (memory.handle for memory in self.operands)
+        kernel, buffers = reference_launch(self.problem, a, b, self.expected.handle)
+        launch(self.device, kernel, buffers, **reference_symbols(self.problem))
 
     def check(self, kernel: Kernel) -> Outcome:
-        """Runs a kernel of this convolution (of any types and layouts) on poisoned memory and compares exactly."""
+        """Runs a kernel of this problem (of any types and layouts) on poisoned memory and compares exactly."""
         terms = problem_terms(kernel.problem)
         with ExitStack() as stack:
             inputs = [stack.enter_context(GuardedTensor(self.device, item)) for item in terms.inputs]
@@ -125,7 +123,7 @@ class CheckedConv:
 
     def _judge(self, result: GuardedTensor, tensors: Sequence[GuardedTensor], seconds: float) -> Outcome:
         wrong, nonzero, first = result.compare(self.expected, math.prod(self.shape))
-        share = nonzero / max(reachable_outputs(self.conv), 1) if math.prod(self.shape) else 1.0
+        share = nonzero / max(reachable_outputs(self.problem), 1) if math.prod(self.shape) else 1.0
         overrun = [tensor.terms.name for tensor in tensors if tensor.stray_bytes()]
         reason = ""
         if wrong:
@@ -134,7 +132,7 @@ class CheckedConv:
             reason = f"{wrong} elements wrong, the first at {place}: {given:.9g} instead of {expected:.9g}"
         elif overrun:
             reason = f"memory outside {', '.join(overrun)} was written"
-        elif share < LEAST_NONZERO_SHARE and reachable_outputs(self.conv):
+        elif share < LEAST_NONZERO_SHARE and reachable_outputs(self.problem):
             reason = f"only {share:.1%} of the reachable outputs are non-zero"
         return Outcome(reason, share, seconds)
 
@@ -218,13 +216,21 @@ class GuardedTensor:
     def _format(self) -> dict[str, int]:
         dtype = self.terms.dtype
         if not dtype.is_float:
-            raise CannotCheck(f"device checks know float results only; got {dtype}")
+            return {"exponent_bits": 0, "digits": dtype.digits}
+        if dtype.largest is not None:
+            raise CannotCheck(f"device checks know no results that saturate below infinity; got {dtype}")
         return {"exponent_bits": dtype.bits - dtype.digits, "digits": dtype.digits}
 
     def _launch(self, kernel: PortableKernel, buffers: Sequence[int], threads: int, **integers: int) -> None:
         extents = dict(zip(data_kernels.EXTENTS, self.extents, strict=True))
         nbytes = self.terms.dtype.nbytes
         launch(self.device, kernel, buffers, threads=threads, nbytes=nbytes, **extents, **integers)
+
+
+def signs(problem: Problem) -> tuple[bool, bool]:
+    """Whether each operand may be negative."""
+    terms = problem_terms(problem)
+    return terms.first.dtype is not U8, terms.second.dtype is not U8
 
 
 def _read(memory: DeviceMemory, count: int, dtype: type) -> np.ndarray[Any, Any]:
@@ -254,5 +260,5 @@ def _columns(layout: Layout, shape: tuple[int, ...]) -> Iterator[np.ndarray[Any,
 
 def codes_of(dtype: DType) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """The bits of each of the 256 values of int8 in an element type."""
-    values = np.arange(-128, 128).astype(dtype.numpy)
+    values = np.arange(-128, 128).astype(dtype.numpy)  # the negative ones of u8 wrap, and are never used
     return values.view(f"u{dtype.nbytes}").astype(np.uint64)

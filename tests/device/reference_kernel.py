@@ -1,4 +1,4 @@
-"""The reference of device checks: direct convolutions in s64, one thread per output and part of its sum."""
+"""The reference of device checks: convolutions and products in s64, one thread per output and part of its sum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from convloom.problem.conv import Conv, Direction
-from convloom.problem.reference import result_shape
+from convloom.problem.gemm import Gemm
+from convloom.problem.reference import Problem, result_shape
 from tests.device.portable_kernel import PortableKernel
 
 # Threads that fill a large GPU. A result of fewer elements has its sums cut into parts, which meet in atomic additions:
@@ -15,7 +16,8 @@ from tests.device.portable_kernel import PortableKernel
 ENOUGH_THREADS = 1 << 19
 
 _AXES = ("D", "H", "W")
-_POINTERS = (("src", "i8"), ("wei", "i8"), ("dst", "i8"), ("result", "i64"))
+_ARGUMENTS = "src", "wei", "dst"
+_POINTERS = (*((name, "i8") for name in _ARGUMENTS), ("result", "i64"))
 _INTEGERS = ("parts", "N", "G", "IC", "OC", *(f"{kind}{axis}" for kind in "IOKSRP" for axis in _AXES))
 """Channels IC and OC are of one group; per axis I is input, O output, K kernel, S stride, R dilation, P pad."""
 
@@ -105,9 +107,44 @@ REFERENCES: Mapping[Direction, PortableKernel] = MappingProxyType(
 )
 """Adds every product to `result`, which begins as zeros; the operand that the direction produces is not read."""
 
+PRODUCT = PortableKernel(
+    "reference_product",
+    (("a", "i8"), ("b", "i8"), ("result", "i64")),
+    ("parts", "M", "N", "K"),
+    """
+  i64 rest = thread, sum = 0;
+  DIGIT(n, N); DIGIT(m, M);
+  i64 matrix = rest / parts;
+  const i8 *row = a + (matrix * M + m) * K, *column = b + matrix * K * N + n;
+  for (i64 k = rest % parts; k < K; k += parts) sum += (i64)((int)row[k] * (int)column[k * N]);
+  ADD64(result + (matrix * M + m) * N + n, sum);
+""",
+    _HELPERS,
+)
+"""The same of products of dense matrices: a (matrix, m, k), b (matrix, k, n), result (matrix, m, n)."""
 
-def reference_symbols(conv: Conv) -> dict[str, int]:
+
+def reference_launch(problem: Problem, a: int, b: int, result: int) -> tuple[PortableKernel, tuple[int, ...]]:
+    """The kernel that sums up a problem's products, and its buffers."""
+    if isinstance(problem, Gemm):
+        return PRODUCT, (a, b, result)
+    first, second, _ = (role.value for role in problem.roles)
+    handles = {first: a, second: b}
+    return REFERENCES[problem.direction], (*(handles.get(name, 0) for name in _ARGUMENTS), result)
+
+
+def reference_symbols(problem: Problem) -> dict[str, int]:
     """The integers of a launch for a problem of constant sizes."""
+    return _product_symbols(problem) if isinstance(problem, Gemm) else _conv_symbols(problem)
+
+
+def _product_symbols(gemm: Gemm) -> dict[str, int]:
+    total, depth = math.prod(result_shape(gemm)), gemm.k.value
+    parts = max(min(-(-ENOUGH_THREADS // max(total, 1)), depth), 1)
+    return {"M": gemm.m.value, "N": gemm.n.value, "K": depth, "parts": parts, "threads": total * parts}
+
+
+def _conv_symbols(conv: Conv) -> dict[str, int]:
     groups = conv.groups.value
     symbols = {
         "N": conv.batch.value,

@@ -9,7 +9,7 @@ import pytest
 import convloom
 from convloom.problem.data import choose_fill
 from convloom.runtime.device import device_named
-from tests.device.device_check import CheckedConv
+from tests.device.device_check import CheckedProblem
 from tests.device.gpu import needs_gpu
 from tests.device.problems import PLAIN, conv_of
 
@@ -47,7 +47,7 @@ CASES = {
 def test_every_output_is_exact(case):
     text, dtypes, tags = CASES[case]
     conv = conv_of(text, "fwd", dtypes, tags)
-    with CheckedConv(conv, choose_fill(conv), device_named("cuda")) as made:
+    with CheckedProblem(conv, choose_fill(conv), device_named("cuda")) as made:
         outcome = made.check(convloom.compile(conv, "cuda"))
     assert outcome.reason == ""
 

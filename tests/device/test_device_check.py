@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import convloom
-from convloom.dtypes import BF16, F16, F32
+from convloom.dtypes import BF16, F16, F32, S8, S32, U8
 from convloom.expr import as_expr
 from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.problem.conv import Conv, Direction, TensorSpec
@@ -19,9 +19,10 @@ from convloom.problem.numerics import round_to
 from convloom.problem.reference import Arithmetic, Operands, operand_shapes, reference, result_shape
 from convloom.runtime.device import device_named
 from tests.device import data_kernels
-from tests.device.device_check import CannotCheck, CheckedConv, GuardedTensor, launch
+from tests.device.check_suites import Row, types_along, with_common_fills
+from tests.device.device_check import CannotCheck, CheckedProblem, GuardedTensor, launch
 from tests.device.gpu import DEVICES
-from tests.device.problems import conv_of
+from tests.device.problems import PLAIN, conv_of, problem_of
 
 SHAPES = [
     "mb2g1ic3ih7iw6oc4oh5ow4kh3kw3ph0pw0",
@@ -42,7 +43,7 @@ def read(memory, shape, dtype):
 
 def sums_and_expected(conv, fill, device):
     """What the reference kernel sums up, and what NumPy makes of the same operands."""
-    with CheckedConv(conv, fill, device_named(device)) as made:
+    with CheckedProblem(conv, fill, device_named(device)) as made:
         a, b = (read(memory, shape, np.int8) for memory, shape in zip(made.operands, operand_shapes(conv), strict=True))
         sums = read(made.expected, result_shape(conv), np.int64)
     return sums, reference(conv, Operands(a, b), Arithmetic.EXACT).value
@@ -90,7 +91,9 @@ def test_data_are_even_draws_within_limits(device):
     with device.allocate(1 << 16) as memory:
         for limit, density in ((1, 1.0), (4, 0.5), (32, 2**-6)):
             keep = int(density * (1 << 24))
-            launch(device, data_kernels.FILL, (memory.handle,), threads=1 << 16, seed=7, limit=limit, keep=keep)
+            launch(
+                device, data_kernels.FILL, (memory.handle,), threads=1 << 16, seed=7, low=-limit, high=limit, keep=keep
+            )
             values = read(memory, (1 << 16,), np.int8)
             counts = np.bincount(values.astype(int) + limit, minlength=2 * limit + 1)
             each = (1 << 16) * density / (2 * limit + 1)
@@ -104,7 +107,7 @@ def terms(dtype, shape, layout=None):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, S32, S8, U8], ids=str)
 def test_the_comparison_rounds_as_numerics_does(dtype, device):
     device = device_named(device)
     random = np.random.default_rng(3)
@@ -147,14 +150,44 @@ def test_poison_counts_as_wrong_and_stray_bytes_are_seen(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("tags", [("any",) * 3, ("axb",) * 3, ("aBx8b", "any", "axb")], ids="-".join)
-@pytest.mark.parametrize("dtypes", ["f32", "f16", "bf16:bf16:f32"])
+@pytest.mark.parametrize("dtypes", ["f32", "tf32", "f16", "bf16:bf16:f32", "s8:s8:s32", "s8:s8:s8", "u8:s8:u8"])
 @pytest.mark.parametrize("direction", ["fwd", "bwd_d", "bwd_w"])
 def test_kernels_of_any_types_and_layouts_are_checked(direction, dtypes, tags, device):
+    dtypes = types_along(dtypes, direction)
+    if not dtypes:
+        return
     conv = conv_of("mb2ic5ih7iw6oc6oh4ow3kh3kw2sh2sw2ph1pw1", direction, dtypes, tags)
-    with CheckedConv(conv, choose_fill(conv), device_named(device)) as made:
+    with CheckedProblem(conv, choose_fill(conv), device_named(device)) as made:
         outcome = made.check(convloom.compile(conv, device))
     assert outcome.reason == ""
     assert outcome.nonzero_share > 0.5
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtypes", ["f32", "f16:f16:f32", "u8:s8:s32", "s8:s8:s8"])
+@pytest.mark.parametrize("text", ["-g 3 -m 30 -n 23 -k 17 -transA true -transB false", "-g 1 -m 5 -n 2 -k 3000"])
+def test_products_are_checked(text, dtypes, device):
+    gemm = problem_of(f"gemm {text}", "fwd", dtypes)
+    with CheckedProblem(gemm, choose_fill(gemm), device_named(device)) as made:
+        outcome = made.check(convloom.compile(gemm, device))
+        a, b = (read(memory, shape, np.int8) for memory, shape in zip(made.operands, operand_shapes(gemm), strict=True))
+        sums = read(made.expected, result_shape(gemm), np.int64)
+    assert np.array_equal(sums, a.astype(np.int64) @ b.astype(np.int64))
+    assert a.min() == (0 if gemm.a.dtype is U8 else -choose_fill(gemm).a)
+    assert outcome.reason == ""
+
+
+def test_rows_share_the_data_that_suit_them_all():
+    rows = [Row("", "mb1ic4000ih3oc8oh3kh1ph0", "fwd", dtypes, PLAIN) for dtypes in ("f32", "u8:s8:u8", "f16", "s8")]
+    fills = {row.dtypes: fill for row, fill in with_common_fills(rows)}
+    assert fills["f32"] == fills["f16"] == fills["s8"] != fills["u8:s8:u8"]
+    assert fills["s8"].density == min(choose_fill(row.problem).density for row in rows if "u8" not in row.dtypes)
+
+
+def test_types_follow_the_operands_of_a_direction():
+    assert types_along("s8:s8:s32", "bwd_d") == "s32:s8:s8"
+    assert types_along("s8:s8:s32", "bwd_w") == "s8:s32:s8"
+    assert [types_along("u8:s8:u8", direction) for direction in ("fwd", "bwd_d", "bwd_w")] == ["u8:s8:u8", "", ""]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -162,7 +195,7 @@ def test_a_wrong_kernel_fails(device):
     """A kernel of another problem with the same shapes: the first window begins elsewhere."""
     conv = conv_of("mb2ic5ih7iw6oc6oh7ow6kh3kw3ph1pw1")
     other = replace(conv, pad_begin=(1, 2))
-    with CheckedConv(conv, choose_fill(conv), device_named(device)) as made:
+    with CheckedProblem(conv, choose_fill(conv), device_named(device)) as made:
         outcome = made.check(convloom.compile(other, device))
     assert "elements wrong, the first at (0, 0, 0, 0)" in outcome.reason
 
@@ -170,7 +203,7 @@ def test_a_wrong_kernel_fails(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_data_that_say_too_little_fail(device):
     conv = conv_of("mb1ic1ih8oc1oh8kh1ph0")
-    with CheckedConv(conv, Fill(1, 1, 0.05), device_named(device)) as made:
+    with CheckedProblem(conv, Fill(1, 1, 0.05), device_named(device)) as made:
         outcome = made.check(convloom.compile(conv, device))
     assert "reachable outputs are non-zero" in outcome.reason
 
@@ -178,7 +211,7 @@ def test_data_that_say_too_little_fail(device):
 def test_what_cannot_be_checked_is_an_error():
     conv = conv_of("mb1ic1ih8oc1oh8kh1ph0")
     with pytest.raises(CannotCheck, match="plain products"):
-        CheckedConv(replace(conv, bias=F32), Fill(1, 1, 1.0), device_named("cpu"))
+        CheckedProblem(replace(conv, bias=F32), Fill(1, 1, 1.0), device_named("cpu"))
     stretched = replace(problem_terms(conv).first, layout=plain((0, 0, 0, 1)))
     with pytest.raises(CannotCheck, match="without overlap"):
         GuardedTensor(device_named("cpu"), stretched)
