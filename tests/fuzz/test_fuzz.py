@@ -239,6 +239,17 @@ def test_targets_follow_the_device():
     assert target_for(device_named("interpret")) is INTERPRET
 
 
+def test_minima_of_numbers_that_all_threads_share():
+    """One block: tile numbers are Python's ints, which a minimum once made NumPy's, too small for a fast division."""
+    plan = (
+        "tiled block=4x8x3 thread=1x8 chunk=1x4 lanes=1 unroll=0 g=- m=n0 n=m1,m2,m0 serial=k0,k2 k=k1 a=row*1+1"
+        " b=k*1+0 store=1 index=32 swap=1 row=fma stages=1 groups=1 split=none walk=8 fragments=1"
+    )
+    sizes = ConvSizes(1, 1, 1, 1, ((1, 2, 1, 1, 0, 1), (1, 2, 1, 1, 0, 1)))
+    case = FuzzCase(sizes, "bwd_w", "f32", dynamic=True, plan=plan)
+    assert run_case(case, device_named("interpret")) is None
+
+
 def test_copies_of_a_part_of_the_block():
     """Threads beyond the last copy have addresses of no meaning; the interpreter once took them for the buffer's."""
     plan = (

@@ -29,8 +29,8 @@ class IndexMath:
     def __init__(self, watch: Callable[[Any], Any] | None, check_divisor: Callable[[Any], Any]) -> None:
         self._watched = watch is not None
         self._globals: dict[str, Any] = {
-            "_minimum": np.minimum,
-            "_maximum": np.maximum,
+            "_minimum": _minimum,
+            "_maximum": _maximum,
             "_select": _select,
             "_fast_div": _fast_div,
             "_watch": watch,
@@ -45,6 +45,15 @@ class IndexMath:
         if expression.op is Op.SYM:
             return names[expression.name]
         return eval(_code(expression, self._watched), self._globals, names)
+
+
+def _minimum(one: Any, other: Any) -> Any:
+    """Of ints an int: NumPy's own numbers have 64 bits and are no ints."""
+    return min(one, other) if isinstance(one, int) and isinstance(other, int) else np.minimum(one, other)
+
+
+def _maximum(one: Any, other: Any) -> Any:
+    return max(one, other) if isinstance(one, int) and isinstance(other, int) else np.maximum(one, other)
 
 
 def _select(condition: Any, yes: Any, no: Any) -> Any:
