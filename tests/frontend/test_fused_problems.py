@@ -1,5 +1,5 @@
-"""Post-ops, scales and zero points against the reference: 40 chains and 20 quantised problems, all interpreted, some
-compiled for the cpu."""
+"""Post-ops, scales and zero points against the reference: 40 chains and 20 quantised problems, interpreted and compiled
+for the cpu."""
 
 from dataclasses import replace
 
@@ -14,77 +14,12 @@ from convloom.frontend.dynamic_twin import dynamic_twin
 from convloom.frontend.problem_check import check_problem
 from convloom.problem.data import DataKind
 from convloom.problem.epilogue.attributes import AttributeTexts
-from convloom.problem.notation import Defaults, direction_named, parse_problem, types_named, with_attributes
-from convloom.problem.notation.choose import parse_line
+from convloom.problem.notation import parse_problem, with_attributes
 from convloom.problem.stride_key import key_text, parse_key
+from tests.problem.epilogue.fused_cases import POST_OPS, QUANTISED, problem
 
 SMALL = "mb2ic3ih5iw4oc6oh5ow4kh3kw3ph1pw1"
 STRIDED = "g2mb1ic4ih7oc4oh3kh2sh3ph0"
-
-ELTWISE = [
-    *("abs", "clip:-1:2", "clip_v2:-3:1", "elu:0.5", "exp", "gelu_erf", "gelu_tanh", "hardsigmoid:0.25:0.5"),
-    *("hardswish:0.25:0.5", "linear:2:1", "square+log", "logistic", "mish", "abs+pow:0.5:1.5", "relu", "relu:0.25"),
-    *("round", "soft_relu:2", "abs+sqrt", "square", "swish:1.5", "tanh"),
-]
-CHAINS = [
-    "sum",
-    "sum:0.5",
-    "relu+sum:0.25",
-    "sum:0.25+relu",
-    "add:f32:per_oc+relu",
-    "relu+add:f32:per_oc",
-    "sub:bf16:per_tensor",
-    "mul:f16:per_tensor:axb",
-    "div:f32:per_oc",
-    "max:s8:1+min:u8:per_tensor",
-    "ge:f32:per_tensor+gt:s32:per_oc+le:f32:common",
-    "lt:f32:per_oc+eq:f32:common+ne:f32:8",
-    "prelu:per_oc",
-    "prelu:per_tensor:bf16+tanh",
-    "linear:2:1+clip:0:6",
-    "mul:f32:12+add:f32:3",
-    "gelu_tanh+mul:f32:per_oc+sum:2+swish:1",
-    "add:s32:per_oc+relu:0.5+sum:0.25+prelu:per_oc+mul:f32:per_tensor:axb",
-]
-QUANTISED = [  # types, post-ops, scales, zero points
-    ("s8:s8:s32", "", "", "src:common:3"),
-    ("u8:s8:s32", "", "", "src:common:131:u8+wei:per_oc"),
-    ("u8:u8:f32", "", "", "src:per_dim_1+wei:common:2"),
-    ("s8:s8:s8", "", "dst:common:2", ""),
-    ("s8:s8:s8", "", "dst:per_oc", "dst:common:5"),
-    ("s8:s8:s8", "sum", "", ""),
-    ("s8:s8:u8", "sum:1:0:s8+relu", "", ""),
-    ("u8:s8:s8", "sum:0.5:3:u8", "src:common:0.5", ""),
-    ("u8:s8:u8", "relu", "src:common:0.5+wei:per_oc+dst:common:0.25", "dst:common:128"),
-    ("s8:s8:f32", "gelu_erf", "src:common:0.25+wei:per_oc", ""),
-    ("s8:s8:bf16", "add:bf16:per_tensor", "wei:per_oc", "src:common:-2"),
-    ("s8:s8:f16", "swish:1", "src:common:0.125", "src:per_dim_1:*:s8"),
-    (
-        "s8:s8:s8",
-        "sum:1:2+clip:-10:20",
-        "src:common:0.25+wei:per_oc+dst:common:2",
-        "src:common:3+wei:common:-1+dst:common:2",
-    ),
-    ("u8:s8:u8", "linear:0.5:1+round", "wei:common:0.5", "wei:per_oc"),
-    ("u8:s8:s8", "prelu:per_oc", "dst:per_oc", "src:common:7"),
-    ("f32:f32:s8", "linear:3:0.5", "", ""),
-    ("f32:f32:u8", "relu", "", ""),
-    ("f16:f16:s8", "tanh+linear:200:0", "", ""),
-    ("s8:s8:s32", "relu+add:s32:per_oc", "", "src:common:1"),
-    ("u8:s8:f32", "max:f32:per_tensor+sum:0.5", "src:common:0.25:bf16+wei:per_oc:*:f16", "src:common:8:u8"),
-]
-
-
-def problem(line, dtypes="f32", post_ops="", scales="", zero_points="", direction="fwd", stag="any", **more):
-    defaults = Defaults(
-        direction_named(direction),
-        types_named(dtypes),
-        src_tag=stag,
-        dst_tag=stag,
-        attributes=AttributeTexts(post_ops, scales, zero_points),
-        **more,
-    )
-    return parse_line(line, defaults)
 
 
 def check(fused, device="interpret", kind=DataKind.REAL, called=None):
@@ -93,12 +28,12 @@ def check(fused, device="interpret", kind=DataKind.REAL, called=None):
     return outcome
 
 
-@pytest.mark.parametrize("post_ops", [*ELTWISE, *CHAINS])
+@pytest.mark.parametrize("post_ops", POST_OPS)
 def test_post_ops_interpreted(post_ops):
     check(problem(SMALL, "f32", post_ops, stag="nhwc"))
 
 
-@pytest.mark.parametrize("post_ops", [*ELTWISE[::6], *CHAINS[::5]])
+@pytest.mark.parametrize("post_ops", POST_OPS)
 def test_post_ops_on_cpu(post_ops):
     check(problem(SMALL, "f16", post_ops, stag="nhwc"), "cpu")
 
@@ -108,7 +43,7 @@ def test_quantised_interpreted(dtypes, post_ops, scales, zero_points):
     check(problem(SMALL, dtypes, post_ops, scales, zero_points, stag="nhwc"), kind=DataKind.INT)
 
 
-@pytest.mark.parametrize(("dtypes", "post_ops", "scales", "zero_points"), QUANTISED[1::4])
+@pytest.mark.parametrize(("dtypes", "post_ops", "scales", "zero_points"), QUANTISED)
 def test_quantised_on_cpu(dtypes, post_ops, scales, zero_points):
     check(problem(SMALL, dtypes, post_ops, scales, zero_points), "cpu", DataKind.INT)
 
@@ -135,7 +70,7 @@ def test_dynamic_sizes(post_ops):
 
 
 def test_split_sums_run_the_epilogue_once():
-    fused = problem("mb1ic64ih1oc4oh1kh1", "f32", "linear:2:1+sum:0.5", bias=F32)
+    fused = replace(problem("mb1ic64ih1oc4oh1kh1", "f32", "linear:2:1+sum:0.5"), bias=F32)
     kernel = convloom.compile(fused, "interpret")
     plan = kernel.plan
     split = convloom.compile(fused, "interpret", f"{plan} split=passes*4" if "split=" not in plan else plan)
