@@ -1,5 +1,7 @@
 """`convloom explain` and `convloom emit` show each stage."""
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
@@ -68,6 +70,28 @@ def test_the_ir_of_every_kind_of_kernel_has_a_text(types, direction):
         text = run("emit", STRIDED, "--stage", "ir", "--dir", direction, "--dt", types, "--target", target)
         assert "acc" in text
         assert text.splitlines()[0].startswith("kernel ")
+
+
+def test_explain_lists_what_the_epilogue_reads():
+    attributes = ("--attr-post-ops=add:f16:per_oc+relu", "--attr-scales=wei:per_oc", "--attr-zero-points=src:common:3")
+    text = run("explain", STRIDED, "--dt", "s8:s8:f32", *attributes)
+    wanted = [
+        r"A less  \S+ s32: one",
+        r"fused   \S+ f32: ",
+        r"fused   \S+ f16: ",
+        r"times   ",
+        r"stored  .*relu\(.*acc",
+    ]
+    assert all(re.search(line, text) for line in wanted), text
+
+
+@pytest.mark.parametrize("target", ["sm_999", "sm_70", "sm_9x"])
+def test_architectures_that_do_not_exist_are_refused(target):
+    result = CliRunner().invoke(app, ["emit", STRIDED, "--target", target])
+    assert result.exit_code == 2
+    assert "sm_80, sm_90a" in result.stderr
+    assert "sm_120" in result.stderr
+    assert repr(target) in result.stderr
 
 
 def test_an_unknown_target_is_refused():

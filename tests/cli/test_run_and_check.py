@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from convloom.cli import app
-from convloom.frontend import problem_check
+from convloom.frontend import compile_ahead, problem_check
 
 SMALL = "mb1ic3ih7oc4oh7kh3ph1"
 
@@ -108,3 +108,33 @@ def test_too_many_zeros_count_as_failed(batch, monkeypatch):
     result = run("check", "--batch", batch, "--max-mops", 1)
     assert result.exit_code == 1
     assert "only 29.0% of the outputs are non-zero" in result.stdout
+
+
+def test_nothing_checked_is_no_success(batch):
+    result = run("check", "--batch", batch, "--max-mops", 0)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "0 passed, 0 failed, 3 skipped"
+    assert "nothing was checked: --max-mops 0 skips every problem" in result.stderr
+
+
+def test_check_keeps_to_what_the_caller_allows(batch, monkeypatch):
+    seen = []
+    original = compile_ahead.compile
+
+    def noted(*arguments, **options):
+        seen.append(options)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(compile_ahead, "compile", noted)
+    options = ("--dir", "bwd_w", "--deterministic", "--max-workspace", 0)
+    assert run("check", "--batch", batch, "--max-mops", 1, *options).exit_code == 0
+    assert seen == [{"deterministic": True, "max_workspace": 0}] * 2
+
+
+@pytest.mark.parametrize(
+    ("attributes", "code"), [("relu", 0), ("linear:1:-900+relu", 1), ("mul:f32:per_oc+clip:-1:1", 0), ("linear:0:1", 1)]
+)
+def test_epilogues_that_hide_the_sums_fail(batch, attributes, code):
+    result = run("check", "--batch", batch, "--max-mops", 1, "--attr-post-ops", attributes)
+    assert result.exit_code == code, result.stdout
+    assert ("of the outputs are non-zero, or other than without any products" in result.stdout) == bool(code)

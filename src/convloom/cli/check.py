@@ -15,8 +15,10 @@ from rich.text import Text
 from convloom.cli.console import MISMATCH, errors, output
 from convloom.cli.problem_options import (
     Data,
+    Deterministic,
     DeviceName,
     DirectionName,
+    MaxWorkspace,
     PostOps,
     Scales,
     TypeNames,
@@ -28,6 +30,7 @@ from convloom.errors import ConvloomError
 from convloom.frontend.compile_ahead import compile_ahead
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.problem_check import check_problem
+from convloom.plan.policy import Policy
 from convloom.problem.data import DataKind
 from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.notation import BatchLine, read_batch
@@ -66,17 +69,21 @@ def check(
     post_ops: PostOps = "",
     scales: Scales = "",
     zero_points: ZeroPoints = "",
+    deterministic: Deterministic = False,
+    max_workspace: MaxWorkspace = None,
 ) -> None:
-    """Run every problem of the files and compare it with the reference; exit status 1 if one fails.
+    """Run every problem of the files and compare it with the reference; exit status 1 if one fails, or none ran.
 
     Attributes of a line itself win over the options. The last line is `N passed, N failed, N skipped`.
     """
     lines = read_batch(batch, defaults_of(direction, dtypes, attributes=AttributeTexts(post_ops, scales, zero_points)))
     tally, console, chosen = Tally(), output(), device_named(device)
     fitting = [line for line in lines if not _skip(line, max_mops, tally, console)]
-    complete = _check_all(fitting, chosen, data, tally, console)
+    complete = _check_all(fitting, chosen, data, Policy(deterministic, max_workspace), tally, console)
+    if not fitting:
+        errors().print(f"nothing was checked: --max-mops {max_mops:g} skips every problem; give a larger limit")
     console.print(tally.closing_line)
-    if tally.failed or not complete:
+    if tally.failed or not complete or not fitting:
         raise typer.Exit(MISMATCH)
 
 
@@ -89,13 +96,15 @@ def _skip(line: BatchLine, max_mops: float | None, tally: Tally, console: Consol
     return True
 
 
-def _check_all(lines: list[BatchLine], device: Device, data: DataKind, tally: Tally, console: Console) -> bool:
+def _check_all(
+    lines: list[BatchLine], device: Device, data: DataKind, policy: Policy, tally: Tally, console: Console
+) -> bool:
     """Checks the lines in order; False if Ctrl-C ended it early."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=errors(), transient=True) as progress:
         task = progress.add_task("", total=len(lines))
         try:
-            for line, building in compile_ahead([(line, line.problem) for line in lines], device):
+            for line, building in compile_ahead([(line, line.problem) for line in lines], device, policy):
                 reason = _check_line(building, data)
                 tally.passed += not reason
                 tally.failed += bool(reason)

@@ -15,17 +15,21 @@ from convloom.cli.problem_options import (
     UNTAGGED,
     DirectionName,
     PlanText,
+    PostOps,
     ProblemText,
     ResultTag,
+    Scales,
     SourceTag,
     TypeNames,
     WeightsTag,
+    ZeroPoints,
     defaults_of,
 )
 from convloom.compiler import Generated
 from convloom.errors import IllegalProblem
 from convloom.ir.text import kernel_text
 from convloom.plan.families import plan_text
+from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.notation.choose import parse_line
 from convloom.report.explanation import contraction_lines
 from convloom.report.output_file import write_output
@@ -72,6 +76,9 @@ def emit(
     wtag: WeightsTag = UNTAGGED,
     dtag: ResultTag = UNTAGGED,
     plan: PlanText = None,
+    post_ops: PostOps = "",
+    scales: Scales = "",
+    zero_points: ZeroPoints = "",
     out: Annotated[
         Path | None, typer.Option("--out", help="Write here instead; a second launch's cubin goes beside it, numbered.")
     ] = None,
@@ -82,7 +89,8 @@ def emit(
     """
     if stage is Stage.CUBIN and out is None:
         raise IllegalProblem("a cubin is binary and goes to a file; got no --out; give --out FILE")
-    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    attributes = AttributeTexts(post_ops, scales, zero_points)
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag, attributes=attributes))
     contents = _contents(generated_for(parsed, target, plan), stage, target)
     if out is None:
         typer.echo(b"\n".join(contents).decode().rstrip("\n"))

@@ -14,16 +14,20 @@ from convloom.cli.problem_options import (
     DirectionName,
     MaxWorkspace,
     PlanText,
+    PostOps,
     ProblemText,
     ResultTag,
+    Scales,
     SourceTag,
     TypeNames,
     WeightsTag,
+    ZeroPoints,
     defaults_of,
 )
 from convloom.compiler import plan_for, prepare
 from convloom.frontend.interpret_counts import interpret_counted
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.stride_key import key_text
 from convloom.report.explanation import explanation
@@ -44,6 +48,9 @@ def explain(
     plan: PlanText = None,
     deterministic: Deterministic = False,
     max_workspace: MaxWorkspace = None,
+    post_ops: PostOps = "",
+    scales: Scales = "",
+    zero_points: ZeroPoints = "",
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Also run the kernel of a GPU target under the interpreter and count.")
     ] = False,
@@ -53,7 +60,8 @@ def explain(
 
     With --interpret also what the kernel does, counted, beside the plan's own estimates.
     """
-    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag))
+    attributes = AttributeTexts(post_ops, scales, zero_points)
+    parsed = parse_line(problem, defaults_of(direction, dtypes, stag, wtag, dtag, attributes=attributes))
     if interpret and target == "cpu":
         target = INTERPRET.name
         typer.echo(f"target        {target}: the interpreter runs no kernel of the cpu target")

@@ -11,7 +11,7 @@ from convloom.plan.policy import ANYTHING, Policy
 from convloom.problem.reference import Problem
 from convloom.target.arch import TARGETS, target_named
 
-TargetName = Annotated[str, typer.Option("--target", help=f"{', '.join(TARGETS)}, or another sm_NN.")]
+TargetName = Annotated[str, typer.Option("--target", help=f"{', '.join(TARGETS)}, or another known sm_NN.")]
 
 
 def generated_for(problem: Problem, target: str, plan: str | None, policy: Policy = ANYTHING) -> Generated:

@@ -8,7 +8,7 @@ from convloom.frontend.device_run import DeviceRun, run_on_device
 from convloom.frontend.host_memory import check_fits_memory
 from convloom.frontend.kernel import Kernel
 from convloom.problem.data import DataKind, make_operands, nonzero_share
-from convloom.problem.fused_reference import compare_fused, fused_reference
+from convloom.problem.fused_reference import compare_fused, deciding_share, fused_reference
 from convloom.problem.numerics import Comparison, compare, compare_exact
 from convloom.problem.reference import Arithmetic, Operands, Problem, reference
 
@@ -17,7 +17,7 @@ LEAST_NONZERO_SHARE = 0.3  # below it a comparison says too little and counts as
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """Outcome of one check: the comparison, the share of non-zero outputs, time, and what was written out of bounds."""
+    """Outcome of one check: the comparison, the share of outputs that say something, time, what lies out of bounds."""
 
     comparison: Comparison
     nonzero_share: float
@@ -41,7 +41,7 @@ class CheckOutcome:
         if self.overrun:
             return f"memory outside {', '.join(self.overrun)} was written"
         if self.nonzero_share < LEAST_NONZERO_SHARE:
-            return f"only {self.nonzero_share:.1%} of the outputs are non-zero"
+            return f"only {self.nonzero_share:.1%} of the outputs are non-zero, or other than without any products"
         return ""
 
 
@@ -66,7 +66,8 @@ def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) 
     """Compares a run with the reference; the share of non-zero outputs matters for integers only."""
     if not problem.epilogue.is_empty:
         fused = fused_reference(problem, operands, exact=kind is DataKind.INT)
-        return CheckOutcome(compare_fused(problem, run.result, fused), 1.0, run.seconds, run.overrun)
+        share = deciding_share(problem, fused) if kind is DataKind.INT else 1.0
+        return CheckOutcome(compare_fused(problem, run.result, fused), share, run.seconds, run.overrun)
     if kind is DataKind.INT:
         exact = reference(problem, operands, Arithmetic.EXACT)
         comparison, share = compare_exact(problem, run.result, exact), nonzero_share(problem, exact.value)

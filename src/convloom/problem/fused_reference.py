@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from convloom.dtypes import F32, F64, S32, DType
 from convloom.errors import IllegalProblem
 from convloom.problem.conv import NO_SCALING
+from convloom.problem.data import reachable_outputs
 from convloom.problem.epilogue import NO_EPILOGUE, BinaryKind
 from convloom.problem.epilogue.bounded import Bounded, Evaluation, evaluate
 from convloom.problem.numerics import Comparison, outcome, result_dtype, round_to, unit_roundoff
@@ -21,10 +22,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class FusedReference:
-    """What is to be stored, in fp64, and the largest distance of a device's number from it before the last rounding."""
+    """What is to be stored, in fp64, and the largest distance of a device's number from it before the last rounding.
+
+    `without_sums`: what would be stored if all sums of products were 0.
+    """
 
     value: Array
     error: Array
+    without_sums: Array
 
 
 def fused_reference(problem: Problem, operands: Operands, *, exact: bool) -> FusedReference:
@@ -40,11 +45,29 @@ def fused_reference(problem: Problem, operands: Operands, *, exact: bool) -> Fus
     zeros = np.zeros(1)
     along = operands.extras[: len(epilogue.operands)]
     at = Evaluation(Bounded(zeros, zeros), operands.old, out, along, wide)
-    with np.errstate(all="ignore"):
-        total = _scaled(problem, operands, sums, at)
-    result = evaluate(epilogue.expression, at._replace(accumulator=total))
+
+    def stored(of: Bounded) -> Bounded:
+        with np.errstate(all="ignore"):
+            total = _scaled(problem, operands, of, at)
+        return evaluate(epilogue.expression, at._replace(accumulator=total))
+
+    result, bare = stored(sums), stored(Bounded(np.zeros_like(sums.value), np.zeros_like(sums.value)))
     shape = result_shape(problem)
-    return FusedReference(np.broadcast_to(result.value, shape), np.broadcast_to(result.error, shape))
+    value, error, without = (np.broadcast_to(array, shape) for array in (result.value, result.error, bare.value))
+    return FusedReference(value, error, without)
+
+
+def deciding_share(problem: Problem, expected: FusedReference) -> float:
+    """Outputs that a kernel without any products would get wrong, among those that some product reaches.
+
+    What the share of non-zero outputs is to a plain problem: with relu, zeros say as much as other numbers where a sum
+    is negative and a bias is not. 1 if no product reaches any.
+    """
+    reached = reachable_outputs(replace(problem, bias=None, scaling=NO_SCALING))
+    with np.errstate(all="ignore"):
+        given, bare = (_stored(result_dtype(problem), array) for array in (expected.value, expected.without_sums))
+    same = (given == bare) | (np.isnan(given) & np.isnan(bare))
+    return 1.0 if reached == 0 else int(np.count_nonzero(~same)) / reached
 
 
 def _check_operands(problem: Problem, operands: Operands) -> None:
@@ -120,7 +143,10 @@ def compare_fused(problem: Problem, result: Array, expected: FusedReference) -> 
 
 
 def _rounded(out: DType, expected: FusedReference, sign: float) -> Array:
-    value = expected.value if sign == 0 else expected.value + sign * expected.error
+    return _stored(out, expected.value if sign == 0 else expected.value + sign * expected.error)
+
+
+def _stored(out: DType, value: Array) -> Array:
     if not out.is_float:
         value = np.nan_to_num(value, nan=0.0, posinf=np.inf, neginf=-np.inf)
         value = np.clip(value, -(2.0**53), 2.0**53)

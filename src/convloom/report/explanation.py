@@ -11,6 +11,7 @@ from convloom.expr import local_sym, to_text
 from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.problem.contraction import Contraction, Operand
+from convloom.problem.epilogue import Accumulator, expression_text
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
 from convloom.report.problem_text import problem_text
@@ -58,6 +59,18 @@ def contraction_lines(contraction: Contraction) -> Iterator[str]:
     factors = [name for name in ("alpha", "beta") if getattr(contraction.scaling, name)]
     if factors:
         yield f"scaled  by {' and '.join(factors)}"
+    yield from _epilogue_lines(contraction)
+
+
+def _epilogue_lines(contraction: Contraction) -> Iterator[str]:
+    """What becomes of a sum: the operands that scale it, the expression with operands by name."""
+    steps = contraction.steps
+    if steps.factors:
+        yield f"times   {' and '.join(contraction.extras[number].name for number in steps.factors)}"
+    if not isinstance(steps.expression, Accumulator):
+        text = expression_text(steps.expression)
+        names = {f"in{number}": operand.name for number, operand in enumerate(contraction.extras)}
+        yield "stored  " + re.sub(r"\bin\d+\b", lambda found: names[found.group()], text)
 
 
 def normal_form_lines(problem: Problem) -> Iterator[str]:
@@ -68,8 +81,11 @@ def normal_form_lines(problem: Problem) -> Iterator[str]:
 
 
 def _operands(contraction: Contraction) -> list[tuple[str, Operand]]:
+    """By role: those that are multiplied, the result, then what the epilogue reads."""
     found = [("A", contraction.a), ("B", contraction.b), ("C", contraction.c)]
-    return found if contraction.bias is None else [*found, ("bias", contraction.bias)]
+    given = (("bias", contraction.bias), ("A less", contraction.zero_a), ("B less", contraction.zero_b))
+    extras = [("fused", operand) for operand in contraction.extras]
+    return [*found, *((role, operand) for role, operand in given if operand is not None), *extras]
 
 
 def _structure_text(view: View) -> str:

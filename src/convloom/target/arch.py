@@ -148,13 +148,12 @@ INTERPRET = replace(SM_80, name="interpret", language=Language.IR, arch="interpr
 
 # KiB of shared memory that a block may ask for, by compute capability (CUDA programming guide, specifications).
 _SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-_LEAST_SHARED_KIB = 64
 
 TARGETS = {target.name: target for target in (CPU, OPENCL, SM_80, SM_90A, INTERPRET)}
 
 
 def target_named(name: str) -> Target:
-    """The target with this name; any other sm_NN is planned like sm_80 with its own shared memory.
+    """The target with this name; any other known sm_NN is planned like sm_80 with its own shared memory.
 
     UnsupportedTarget lists the known ones.
     """
@@ -162,7 +161,11 @@ def target_named(name: str) -> Target:
     if found is not None:
         return found
     level = name[3:].rstrip("af") if name.startswith("sm_") else ""
-    if level.isdigit() and int(level) >= min(_SHARED_KIB):
-        shared = _SHARED_KIB.get(int(level), _LEAST_SHARED_KIB) * 1024
+    if level.isdigit() and int(level) in _SHARED_KIB:
+        shared = _SHARED_KIB[int(level)] * 1024
         return replace(SM_80, name=name, arch=name, max_shared_bytes=shared)
-    raise UnsupportedTarget(f"a target must be one of {', '.join(TARGETS)} or sm_NN; got {name!r}; choose one of these")
+    others = ", ".join(f"sm_{level}" for level in _SHARED_KIB if f"sm_{level}" not in TARGETS)
+    raise UnsupportedTarget(
+        f"a target must be one of {', '.join(TARGETS)}, {others}, or one of these with an `a` or `f` behind; "
+        f"got {name!r}; choose one of these"
+    )
