@@ -19,8 +19,8 @@ from convloom.frontend.fuzz_run import Kind, run_case, shrink
 from convloom.frontend.interpret_device import InterpretBuilt, InterpretDevice
 from convloom.ir.interpret.options import Landing
 from convloom.plan.check_plan import check_plan
+from convloom.plan.families import parse_plan
 from convloom.plan.policy import Policy
-from convloom.plan.tiled import parse_plan
 from convloom.problem.conv import Scaling
 from convloom.problem.data import make_operands
 from convloom.problem.epilogue.attributes import AttributeTexts
@@ -68,6 +68,14 @@ def test_all_kinds_are_drawn(drawn):
     assert {case.policy.max_workspace for case in drawn} >= {None, 0}
     for way in ("none", "passes", "atomic"):
         assert any(f"split={way}" in (case.plan or "") for case in drawn)
+
+
+def test_plans_of_the_hopper_family_are_drawn():
+    drawn = [draw_case(Random(seed), INTERPRET) for seed in range(120)]
+    plans = [parse_plan(case.plan) for case in drawn if (case.plan or "").startswith("hopper")]
+    assert len(plans) > 4
+    assert len({plan.stages for plan in plans}) > 1
+    assert not any((case.plan or "").startswith("hopper") for case in [draw_case(Random(s), CPU) for s in range(30)])
 
 
 def test_all_kinds_of_epilogues_are_drawn():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 import pytest
 
@@ -79,7 +80,7 @@ def planted():
         (case, name, path, kernel)
         for case in CASES
         for name, change in FAULTS.items()
-        for path, kernel in change(generated(case))
+        for path, kernel in islice(change(generated(case)), None if case == "product" else 1)
     ]
 
 

@@ -9,9 +9,11 @@ from convloom.compiler import prepare
 from convloom.errors import IllegalProblem, NotYetSupported
 from convloom.frontend.fuzz_attributes import draw_attributes
 from convloom.frontend.fuzz_case import ConvSizes, FuzzCase, GemmSizes
+from convloom.plan.draw_hopper import draw_hopper_plan
 from convloom.plan.draw_plan import draw_plan
-from convloom.plan.families import plan_text
+from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import Policy
+from convloom.problem.contraction import Contraction
 from convloom.problem.conv import Scaling
 from convloom.problem.epilogue.attributes import AttributeTexts
 from convloom.problem.layout_tags import ANY
@@ -27,7 +29,11 @@ _TYPES = (
 _TAGS = (ANY, "abx", "axb", "axb", "aBx8b", "aBx16b")
 _CHANNELS = (1, 1, 2, 3, 4, 5, 8, 8, 16, 17, 32)
 _SIZES = (1, 2, 3, 5, 7, 8, 16, 17, 24, 33, 64)
-_MOST_PRODUCTS = 1_000_000
+_MOST_PRODUCTS, _MOST_WIDE_PRODUCTS = 1_000_000, 6_000_000
+_HOPPER = 0.8  # share of the cases that tensor copies and asynchronous multiplies suit
+_WIDE_TYPES = ("f16", "f16", "bf16", "f16:f16:f32", "tf32", "s8:s8:s32", "u8:s8:s8", "e4m3:e4m3:f16", "f16:f16:u8")
+_WIDE_CHANNELS = (16, 32, 64, 64, 72, 128)
+_WIDE_SIZES = (8, 16, 64, 72, 128, 136, 200)
 _OPERAND_ORDER = {"fwd": (0, 1, 2), "bwd_d": (2, 1, 0), "bwd_w": (0, 2, 1)}  # (a, b, result) -> places of src:wei:dst
 
 
@@ -37,17 +43,24 @@ def draw_case(random: Random, target: Target) -> FuzzCase:
     Where workspace is limited and sizes are dims, the planner chooses: a given plan would be refused at some sizes.
     """
     while True:
-        case = _draw_gemm(random) if random.random() < 0.25 else _draw_conv(random)
+        kind = random.choice(_PROBLEMS)
+        case, most = kind(random), _MOST_WIDE_PRODUCTS if kind is _draw_wide else _MOST_PRODUCTS
         try:
-            if not 0 < case.problem().ops <= 2 * _MOST_PRODUCTS:
+            if not 0 < case.problem().ops <= 2 * most:
                 continue
             contraction = prepare(case.compiled_problem()).contraction
         except (IllegalProblem, NotYetSupported):
             continue
         case = replace(case, order=random.randrange(1 << 16) if random.random() < 0.3 else None)
         given = random.random() < 0.8 and not (case.dynamic and case.policy.max_workspace is not None)
-        plan = draw_plan(random, contraction, target, case.policy) if given else None
+        plan = _plan(random, contraction, target, case.policy) if given else None
         return case if plan is None else replace(case, plan=plan_text(plan))
+
+
+def _plan(random: Random, contraction: Contraction, target: Target, policy: Policy) -> Plan | None:
+    """Of either family, where both can be had."""
+    found = draw_hopper_plan(random, contraction, target, policy) if random.random() < _HOPPER else None
+    return found or draw_plan(random, contraction, target, policy)
 
 
 def _policy(random: Random) -> Policy:
@@ -128,3 +141,23 @@ def _draw_gemm(random: Random) -> FuzzCase:
         attributes=_attributes(random, types),
         policy=_policy(random),
     )
+
+
+def _draw_wide(random: Random) -> FuzzCase:
+    """Channels last, and enough of them: what tensor copies fetch and warpgroups multiply."""
+    case = _draw_gemm(random) if random.random() < 0.3 else _draw_conv(random)
+    types = random.choice(_WIDE_TYPES)
+    drawn = replace(case, bias=_bias(random, types), attributes=_attributes(random, types), dtypes=types)
+    if isinstance(case.sizes, GemmSizes):
+        m, n, k = (random.choice(_WIDE_SIZES) for _ in range(3))
+        return replace(drawn, sizes=replace(case.sizes, m=m, n=n, k=k))
+    inputs, outputs = (random.choice(_WIDE_CHANNELS) for _ in range(2))
+    sizes = replace(case.sizes, groups=random.choice((1, 1, 1, 2)), inputs=inputs, outputs=outputs)
+    bias = None if case.direction == "bwd_w" else drawn.bias
+    weights = random.choice((ANY, "abx", "axb"))
+    return replace(
+        drawn, sizes=sizes, dtypes=_by_tensor(types, case.direction), tags=("axb", weights, "axb"), bias=bias
+    )
+
+
+_PROBLEMS = (_draw_gemm, _draw_conv, _draw_conv, _draw_wide)
