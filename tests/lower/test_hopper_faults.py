@@ -42,6 +42,9 @@ CASES = {
         ),
     ),
 }  # fmt: skip
+# With three stages the next one was filled, and is given back, a step later: to wait for it, or to give it back in
+# place of the one before, is as safe as what is right.
+EQUIVALENT = {("images, two consumers", "stage of a wait"), ("images, two consumers", "stage given back")}
 LANDINGS = tuple(Landing)
 
 
@@ -80,6 +83,7 @@ def planted():
         (case, name, path, kernel)
         for case in CASES
         for name, change in FAULTS.items()
+        if (case, name) not in EQUIVALENT
         for path, kernel in islice(change(generated(case)), None if case == "product" else 1)
     ]
 
