@@ -80,7 +80,9 @@ def variants(spills):
 
     def build(plan):
         bytes_ = spills[plan]
-        resources = None if bytes_ is None else SimpleNamespace(spill_bytes=bytes_)
+        serialised = bytes_ == "serialised"
+        nbytes = 0 if serialised else bytes_
+        resources = None if bytes_ is None else SimpleNamespace(spill_bytes=nbytes, serialised=serialised)
         launches = (SimpleNamespace(built=SimpleNamespace(resources=resources)),)
         return SimpleNamespace(plan=plan, launches=launches)
 
@@ -94,6 +96,8 @@ def variants(spills):
         ({"a": 16, "b": 0, "c": 0}, "b", ["a"]),
         ({"a": 16, "b": 8, "c": 24}, "b", ["a", "c"]),
         ({"a": None, "b": 0}, "a", []),
+        ({"a": "serialised", "b": 0}, "b", ["a"]),
+        ({"a": "serialised", "b": 64}, "b", ["a"]),
     ],
 )
 def test_the_first_that_does_not_spill_else_the_least(spills, taken, rejected):

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from convloom.artifact import MULTIPROCESSORS, WORKSPACE
+from convloom.cli.problem_options import defaults_of
 from convloom.ir.interpret import GlobalMemory, interpret
 from convloom.problem.notation.choose import parse_line
 from convloom.problem.numerics import compare_exact
 from convloom.runtime.launch_expression import evaluate
 from tests.ir.interpret.launching import ADDRESS, Case
-from tests.notations import defaults
 
 PLAN = (
     "hopper block={block}x64 consumers={consumers} stages={stages} g=- m={m} n={n} serial={serial} k={k} a={a} b={b}"
@@ -37,9 +37,11 @@ class Launch:
     multiprocessors: int = 2
     tag: str = "axb"
     dtypes: str = "f16"
+    bias: str | None = None
 
     def case(self):
-        return Case(parse_line(self.problem, defaults(self.direction, self.dtypes, self.tag)), self.plan, "interpret")
+        given = defaults_of(self.direction, self.dtypes, self.tag, self.tag, self.tag, self.bias)
+        return Case(parse_line(self.problem, given), self.plan, "interpret")
 
 
 FORWARD = "mb2ic64ih12iw12oc64oh12ow12_kh3kw3sh1sw1ph1pw1dh0dw0"
@@ -72,6 +74,21 @@ LAUNCHES = {
     "gradient of weights": Launch(GRADIENT, "bwd_w", plan("64x64", "m0;n0,n1,n2;-;k0,k1,k2", "tile;columns")),
     "gradient of weights, K divided": Launch(
         WIDE, "bwd_w", plan("192x64", "m0,m1,m2;n0;-;k0,k1,k2", IMAGES, consumers=3, store=1, split="passes*2")
+    ),
+    "through shared memory": Launch(
+        FORWARD, "fwd", plan("128x32", PIXELS, IMAGES, consumers=2, stages=4, out="shared"), 1
+    ),
+    "through shared memory, an odd number of chunks": Launch(
+        TAILS, "fwd", plan("64x48", "m0;n0;-;k0", "tile;tile", out="shared"), 1
+    ),
+    "through shared memory, whole spans": Launch(
+        FORWARD, "fwd", plan("128x64", PIXELS, IMAGES, stages=3, out="shared", walk=2), 1
+    ),
+    "through shared memory, with a bias": Launch(
+        FORWARD, "fwd", plan("64x32", PIXELS, IMAGES, out="shared"), bias="f32"
+    ),
+    "gradient of weights, through shared memory": Launch(
+        GRADIENT, "bwd_w", plan("64x64", "m0;n0,n1,n2;-;k0,k1,k2", "tile;columns", out="shared")
     ),
     "product": Launch(
         PRODUCT.format("false", "true"), "fwd", plan("64x64", "n0;m0;-;k0", "tile;tile", swap=1).replace("g=-", "g=g0")

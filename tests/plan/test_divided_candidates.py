@@ -27,6 +27,8 @@ from convloom.problem.notation.choose import parse_problem
 from convloom.target.arch import CPU, SM_90A
 from tests.plan.dividing import contraction_of, divided, undivided
 
+TILED = replace(SM_90A, group_multiply_adds=())  # without the family of roles
+
 SUITES = Path(__file__).parents[2] / "suites"
 LINES = [line for line in (SUITES / "resnet50.txt").read_text().splitlines() if line and not line.startswith("#")]
 SMALL_GRID = "mb64ic64ih56oc64oh56kh1"  # one tile of 64 x 64 sums over 200704 positions
@@ -48,17 +50,17 @@ def work_of(plan, contraction, target):
 def test_weight_gradients_of_a_network_are_split_on_a_large_gpu(line, dtypes):
     """Their results have fewer tiles than an H200 has multiprocessors, their sums tens of thousands of terms."""
     contraction = weights(line, dtypes)
-    whole, chosen = undivided(contraction, SM_90A), choose_plan(contraction, SM_90A)
-    without, found = (estimate(plan, work_of(plan, contraction, SM_90A), SM_90A).seconds for plan in (whole, chosen))
-    blocks = predicted(chosen, contraction, SM_90A).blocks
+    whole, chosen = undivided(contraction, TILED), choose_plan(contraction, TILED)
+    without, found = (estimate(plan, work_of(plan, contraction, TILED), TILED).seconds for plan in (whole, chosen))
+    blocks = predicted(chosen, contraction, TILED).blocks
     assert chosen.split.how is Reduction.PASSES
-    assert blocks >= 0.75 * SM_90A.processors
+    assert blocks >= 0.75 * TILED.processors
     assert found < 0.7 * without
 
 
 def test_large_grids_are_not_split():
     contraction = contraction_of(parse_problem("mb64ic256ih56oc256oh56kh3ph1", dtypes="f16"))
-    assert choose_plan(contraction, SM_90A).split == NO_SPLIT
+    assert choose_plan(contraction, TILED).split == NO_SPLIT
 
 
 def test_two_cores_are_not_worth_a_split_of_many_tiles():
@@ -68,42 +70,42 @@ def test_two_cores_are_not_worth_a_split_of_many_tiles():
 @pytest.mark.parametrize("limit", [0, 1 << 20, 64 << 20])
 def test_limits_on_the_workspace_are_kept_by_planning(limit):
     contraction = weights(SMALL_GRID)
-    plan = choose_plan(contraction, SM_90A, policy=Policy(max_workspace=limit))
+    plan = choose_plan(contraction, TILED, policy=Policy(max_workspace=limit))
     assert workspace_bytes(plan, contraction).value <= limit
-    assert check_plan(plan, contraction, SM_90A, Policy(max_workspace=limit)) is None
+    assert check_plan(plan, contraction, TILED, Policy(max_workspace=limit)) is None
     assert plan.split.how is (Reduction.PASSES if limit > 1 << 20 else Reduction.ATOMIC)
 
 
 def test_nothing_is_left_without_workspace_and_atomics():
     for policy, dtypes in ((Policy(True, 0), "f32"), (Policy(False, 0), "f16")):  # f16 results need a last conversion
-        assert choose_plan(weights(SMALL_GRID, dtypes), SM_90A, policy=policy).split == NO_SPLIT
+        assert choose_plan(weights(SMALL_GRID, dtypes), TILED, policy=policy).split == NO_SPLIT
 
 
 def test_plans_are_deterministic_unless_memory_is_short():
     """Atomic additions take more launches and pass the cache twice."""
     for dtypes in ("f32", "f16"):
         contraction = weights(SMALL_GRID, dtypes)
-        assert choose_plan(contraction, SM_90A) == choose_plan(contraction, SM_90A, policy=Policy(deterministic=True))
+        assert choose_plan(contraction, TILED) == choose_plan(contraction, TILED, policy=Policy(deterministic=True))
 
 
 def test_more_workspace_is_never_predicted_slower():
     contraction = weights(SMALL_GRID)
     times = []
     for limit in (0, 1 << 16, 1 << 18, 1 << 20, 1 << 24, None):
-        plan = choose_plan(contraction, SM_90A, policy=Policy(True, limit))
-        times.append(estimate(plan, work_of(plan, contraction, SM_90A), SM_90A).seconds)
+        plan = choose_plan(contraction, TILED, policy=Policy(True, limit))
+        times.append(estimate(plan, work_of(plan, contraction, TILED), TILED).seconds)
     assert times == sorted(times, reverse=True)
     assert times[-1] < 0.1 * times[0]
 
 
 def test_a_given_plan_over_the_limit_is_refused_with_the_reason():
     contraction = weights(SMALL_GRID)
-    plan = choose_plan(contraction, SM_90A)
+    plan = choose_plan(contraction, TILED)
     needed = workspace_bytes(plan, contraction).value
     assert needed > 1000
     with pytest.raises(Infeasible, match=f"may use 1000 bytes of workspace; this plan needs {needed}"):
-        plan_for(contraction, SM_90A, plan_text(plan), Policy(max_workspace=1000))
-    assert plan_for(contraction, SM_90A, plan_text(plan), Policy(max_workspace=needed)) == plan
+        plan_for(contraction, TILED, plan_text(plan), Policy(max_workspace=1000))
+    assert plan_for(contraction, TILED, plan_text(plan), Policy(max_workspace=needed)) == plan
 
 
 def test_sizes_of_the_call_decide_whether_a_limit_is_kept():
@@ -112,10 +114,10 @@ def test_sizes_of_the_call_decide_whether_a_limit_is_kept():
         direction=Direction.BWD_W, batch=8, in_channels=channels, out_channels=8, in_spatial=(32,), kernel=(3,)
     )
     contraction = contraction_of(problem)
-    plan = divided(contraction, SM_90A, 4)
+    plan = divided(contraction, TILED, 4)
     limit = Policy(max_workspace=1 << 20)
-    assert check_plan(plan, contraction, SM_90A, limit) is None
-    (found,) = [item for item in plan_requirements(plan, contraction, SM_90A, limit) if "max_workspace" in item.reason]
+    assert check_plan(plan, contraction, TILED, limit) is None
+    (found,) = [item for item in plan_requirements(plan, contraction, TILED, limit) if "max_workspace" in item.reason]
     for size in (16, 10**4):
         used = int(evaluate(workspace_bytes(plan, contraction), {"channels": size}))
         assert bool(evaluate(found.condition, {"channels": size})) == (used <= 1 << 20) == (size == 16)
@@ -127,8 +129,8 @@ def test_partial_sums_that_32_bits_cannot_count_are_a_condition():
         direction=Direction.BWD_W, batch=8, in_channels=size, out_channels=512, in_spatial=(8,), kernel=(1,)
     )
     contraction = contraction_of(problem)
-    plan = divided(contraction, SM_90A, 512)
-    conditions = [item.condition for item in plan_requirements(plan, contraction, SM_90A) if not item.on_address]
+    plan = divided(contraction, TILED, 512)
+    conditions = [item.condition for item in plan_requirements(plan, contraction, TILED) if not item.on_address]
 
     def holds(value):
         return all(int(evaluate(condition, {"size": value})) for condition in conditions)
@@ -138,11 +140,11 @@ def test_partial_sums_that_32_bits_cannot_count_are_a_condition():
 
 
 def test_general_plans_take_no_workspace():
-    assert choose_plan(weights(SMALL_GRID), SM_90A, general=True).split == NO_SPLIT
+    assert choose_plan(weights(SMALL_GRID), TILED, general=True).split == NO_SPLIT
 
 
 def test_every_divided_candidate_is_legal():
-    for target in (SM_90A, replace(CPU, processors=64)):
+    for target in (TILED, replace(CPU, processors=64)):
         contraction = weights("mb16ic24ih20oc16oh20kh3ph1", "f16")
         found = list(candidates(contraction, target, arrangements(contraction, target), every=11, splits=ANYTHING))
         for plan, _ in found:

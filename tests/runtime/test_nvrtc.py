@@ -90,3 +90,13 @@ def test_a_named_library_that_is_missing_is_an_error(tmp_path):
 
 def test_a_log_without_a_report():
     assert nvrtc.resources_from_log("nothing") is None
+
+
+def test_serialised_multiplies_are_told():
+    used = "ptxas info    : Used 168 registers, used 1 barriers"
+    advice = (
+        "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+        "insufficient register resources for the wgmma pipeline in the function 'k'"
+    )
+    assert not nvrtc.resources_from_log(used).serialised
+    assert nvrtc.resources_from_log(f"{advice}\n{used}").serialised

@@ -15,6 +15,7 @@ from convloom.lower.hopper_producer import produce
 from convloom.lower.hopper_tiles import Tiles
 from convloom.lower.partial_sums import finish, workspace_buffer
 from convloom.lower.ring import ring_barriers
+from convloom.lower.store_shared import SharedStore
 from convloom.lower.tensor_copies import TensorCopies
 from convloom.lower.warpgroup_sums import WarpgroupSums
 from convloom.plan.hopper import HopperPlan
@@ -22,7 +23,7 @@ from convloom.plan.split import Reduction
 from convloom.problem.contraction import Contraction, exchange
 from convloom.target.catalogue import row_named
 
-_BUDGETS = {2: (40, 232), 3: (32, 160)}
+_BUDGETS = {2: (40, 232), 3: (40, 152)}
 """Registers per thread of producer and consumers, by consumers: what the file holds. One consumer needs none moved."""
 
 
@@ -46,6 +47,9 @@ def _multiplying(frame: HopperFrame, scalars: tuple[LaunchScalar, ...]) -> Kerne
     )
     for item in copies:
         builder.allocate(item.shared)
+    store = None if frame.result is None else SharedStore(frame, frame.result)
+    if store is not None:
+        builder.allocate(store.shared)
     barriers = ring_barriers(builder, plan.stages)
     with builder.condition(frame.thread.eq(0)):
         barriers.initialise(builder, plan.consumers)
@@ -62,11 +66,11 @@ def _multiplying(frame: HopperFrame, scalars: tuple[LaunchScalar, ...]) -> Kerne
     with builder.condition(simplify(frame.role.ge(1))):
         if budgets is not None:
             builder.instruct(row_named("setmaxnreg.inc"), registers=const(budgets[1]))
-        consume(builder, frame, tiles, copies, barriers)
+        consume(builder, frame, tiles, copies, barriers, store)
     buffers = frame.operand_buffers
     buffers += frame.result_buffers if plan.split.how is Reduction.NONE else (workspace_buffer(frame, written=True),)
     name = f"hopper_{plan.block_m}x{plan.block_n}x{plan.block_k}"
-    maps = tuple(item.map for item in copies)
+    maps = tuple(item.map for item in copies) + (() if store is None else (store.map,))
     return Kernel(name, buffers, scalars, plan.threads, frame.blocks, plan.index_bits, builder.body, maps)
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from convloom.dtypes import DType
 from convloom.expr import Expr, all_of, const, simplify
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Binary, BinaryOp, Buffer, Convert, MultiplyAdd, Parameter, Read, Scope, Splat, Value
+from convloom.ir.ops import (
+    Binary,
+    BinaryOp,
+    Buffer,
+    Constant,
+    Convert,
+    MultiplyAdd,
+    Parameter,
+    Read,
+    Scope,
+    Splat,
+    Value,
+)
 from convloom.lower.epilogue_steps import Leaves, lower_expression
 from convloom.lower.frame import GridFrame, factor_type
 from convloom.plan.epilogue_access import ExtraAccess, extra_access, varies_along_n
@@ -18,16 +30,31 @@ def store_part(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr
 
     `value` is the sum over all of K: whoever divides the sum adds its parts up first.
     """
-    contraction, width = frame.contraction, frame.plan.store
-    offset, mask = _place(builder, frame, contraction.c, coordinates, MASKED_IN_RESULT)
-    old = Read(frame.buffers[contraction.c.name], offset, width, mask)
+    c = frame.contraction.c
+    offset, mask = _place(builder, frame, c, coordinates, MASKED_IN_RESULT)
+    old = Read(frame.buffers[c.name], offset, frame.plan.store, mask)
+    builder.write(frame.buffers[c.name], offset, _finished(builder, frame, coordinates, value, old), mask)
+
+
+def result_part(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value) -> Value:
+    """The numbers of C that `store_part` would store, for those who store them in another way."""
+    c, width = frame.contraction.c, frame.plan.store
+    old: Value = Constant(0, c.dtype, width)
+    if frame.contraction.reads_old:
+        offset, mask = _place(builder, frame, c, coordinates, MASKED_IN_RESULT)
+        old = Read(frame.buffers[c.name], offset, width, mask)
+    return _finished(builder, frame, coordinates, value, old)
+
+
+def _finished(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value, old: Value) -> Value:
+    contraction = frame.contraction
     value = _with_factors(builder, frame, coordinates, value)
-    value = _scaled(contraction, value, old, width)
+    value = _scaled(contraction, value, old, frame.plan.store)
     if contraction.bias is not None:
         value = _biased(builder, frame, contraction.bias, coordinates, value)
     if not contraction.steps.is_plain:
         value = _stepped(builder, frame, coordinates, value, old)
-    builder.write(frame.buffers[contraction.c.name], offset, Convert(value, contraction.c.dtype), mask)
+    return Convert(value, contraction.c.dtype)
 
 
 def _with_factors(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value) -> Value:
@@ -39,7 +66,7 @@ def _with_factors(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, E
     return value
 
 
-def _stepped(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value, old: Read) -> Value:
+def _stepped(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value, old: Value) -> Value:
     """The expression of the epilogue, in f32 or f64."""
     contraction, wide = frame.contraction, factor_type(frame.contraction)
     leaves = Leaves(
@@ -80,7 +107,7 @@ def _gathered(
     return Read(numbers, const(0), width)
 
 
-def _scaled(contraction: Contraction, value: Value, old: Read, width: int) -> Value:
+def _scaled(contraction: Contraction, value: Value, old: Value, width: int) -> Value:
     """Alpha * value + beta * old, in floating point only where a factor is there."""
     wide = factor_type(contraction)
     if contraction.scaling.alpha:

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from convloom.expr import Expr, all_of, bounds, const, simplify
 from convloom.ir.build import IrBuilder
-from convloom.ir.ops import Argument, Buffer, Constant, LoopKind, Read, Registers
+from convloom.ir.ops import Argument, Buffer, Constant, LoopKind, Read, Registers, Value
 from convloom.lower.decode_block import BlockPlace
-from convloom.lower.epilogue import store_part
+from convloom.lower.epilogue import result_part, store_part
 from convloom.lower.hopper_frame import HopperFrame
 from convloom.lower.hopper_tiles import Tiles
 from convloom.lower.k_loops import KLoops
 from convloom.lower.partial_sums import store_partial
 from convloom.lower.ring import RingBarriers, RingPlace
+from convloom.lower.store_shared import ConsumerStore, SharedStore
 from convloom.lower.tensor_copies import TensorCopies
 from convloom.lower.warpgroup_sums import WarpgroupSums
 from convloom.plan.split import Reduction
@@ -27,6 +28,7 @@ def consume(
     tiles: Tiles,
     copies: tuple[TensorCopies, TensorCopies],
     barriers: RingBarriers,
+    shared: SharedStore | None,
 ) -> None:
     """Sums one tile after the other; a stage is given back one step late, when its multiply is surely done."""
     frame = replace(frame, member=builder.let("member", frame.member))
@@ -34,6 +36,7 @@ def consume(
     builder.allocate(sums.accumulators)
     ring = RingPlace(builder, barriers.stages, parity=0)
     multiplies = _Multiplies(frame, copies, sums.accumulators)
+    chunks = None if shared is None else shared.prepare(builder)
     with tiles.each(builder, KLoops(frame)) as (place, steps):
         if bounds(steps.count).lo != 0:
             _sum(builder, frame, steps.count, ring, barriers, multiplies)
@@ -41,10 +44,14 @@ def consume(
             _clear(builder, steps.count, sums.accumulators)
             with builder.condition(steps.count.gt(0)):
                 _sum(builder, frame, steps.count, ring, barriers, multiplies)
-        if frame.plan.split.how is Reduction.NONE:
-            _store(builder, frame, place, sums)
-        else:
+        if frame.plan.split.how is not Reduction.NONE:
             store_partial(builder, frame, place, sums)
+        elif chunks is not None:
+            _store_chunks(builder, frame, place, sums, chunks)
+        else:
+            _store(builder, frame, place, sums)
+    if chunks is not None:
+        chunks.finish(builder)
 
 
 def _clear(builder: IrBuilder, count: Expr, accumulators: Buffer) -> None:
@@ -111,6 +118,19 @@ class _Multiplies:
         known = {"sign_a": 1, "sign_b": 1, "major_a": a.major.value, "major_b": b.major.value}
         names = {operand.name for operand in self._plan.instruction.operands}
         return {name: const(value) for name, value in known.items() if name in names}
+
+
+def _store_chunks(
+    builder: IrBuilder, frame: HopperFrame, place: BlockPlace, sums: WarpgroupSums, chunks: ConsumerStore
+) -> None:
+    """The epilogue over every pair of columns, on its way to shared memory."""
+    corner = place.corner
+
+    def convert(row: Expr, column: Expr, value: Read) -> Value:
+        coordinates = {"M": corner["M"] + row, "N": corner["N"] + column, "G": corner["G"]}
+        return result_part(builder, frame, coordinates, value)
+
+    chunks.store(builder, corner, sums.accumulators, convert)
 
 
 def _store(builder: IrBuilder, frame: HopperFrame, place: BlockPlace, sums: WarpgroupSums) -> None:

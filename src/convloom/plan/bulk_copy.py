@@ -109,11 +109,13 @@ class _Reader:
 
     def _copy(self) -> BulkCopy:
         inner, outer, major = self._directions()
-        inner_axis = self._symbols[inner.parts[-1]]
-        checked = self._checks(inner_axis, outer)
-        size = _axis_extent(inner)
-        dimension = Dimension(size, const(1), inner_axis)
-        del self._strides[inner_axis]
+        whole = len(inner.parts) > 1 and self._continues(inner)
+        spanned = inner.parts if whole else inner.parts[-1:]
+        checked = self._checks(frozenset(self._symbols[part] for part in spanned), outer)
+        start = flat_symbol(inner.name) if whole else self._symbols[spanned[0]]
+        dimension = Dimension(simplify(inner.extent) if whole else _axis_extent(inner), const(1), start)
+        for part in spanned:
+            del self._strides[self._symbols[part]]
         plain = self._plain(outer, checked)
         if plain is not None:
             kind, others = CopyKind.TILE, (plain, *self._unboxed(checked), *self._points())
@@ -133,7 +135,8 @@ class _Reader:
             if not parts or parts[-1] != inner.parts[-1] or self._stride(parts[-1]) is not const(1):
                 continue
             span = SPAN // self._operand.dtype.nbytes
-            if len(inner.parts) > 1 and (major is Major.K or divisor(_axis_extent(inner)) % span):
+            scattered = len(inner.parts) > 1 and not self._continues(inner)
+            if scattered and (major is Major.K or divisor(_axis_extent(inner)) % span):
                 raise _Unfit(
                     f"{span} numbers of the flat index {','.join(inner.parts)} must lie together; "
                     f"the inner ones are {inner.parts[-1]} with {_axis_extent(inner)}"
@@ -141,17 +144,26 @@ class _Reader:
             return inner, outer, major
         raise _Unfit("no direction of its tiles is contiguous")
 
+    def _continues(self, direction: Merged) -> bool:
+        """Whether the axes of a direction continue each other, so that its flat index is a plain stride."""
+        expected = self._stride(direction.parts[-1])
+        for part, extent in zip(reversed(direction.parts), reversed(direction.extents), strict=True):
+            if self._stride(part) is not simplify(expected):
+                return False
+            expected = expected * extent
+        return True
+
     def _stride(self, name: str) -> Expr:
         return self._strides.get(self._symbols[name], const(0)) if name in self._symbols else const(0)
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
-    def _checks(self, inner: Expr, outer: Merged) -> dict[Expr | None, list[Dimension]]:
+    def _checks(self, inner: frozenset[Expr], outer: Merged) -> dict[Expr | None, list[Dimension]]:
         """Dimensions of the range checks, by the axis of the outer direction in each; their strides are taken off."""
         found: dict[Expr | None, list[Dimension]] = {}
         boxed = {self._symbols[part] for part in outer.parts if part in self._symbols}
         for check in self._access.checks:
-            if inner in check.coefficients:
+            if not inner.isdisjoint(check.coefficients):
                 raise _Unfit("its contiguous axis is shifted or padded")
             mine = [symbol for symbol in check.coefficients if symbol in boxed]
             if len(mine) > 1 or (mine and mine[0] in found):
@@ -205,12 +217,7 @@ class _Reader:
         if not axes:
             return Dimension(const(1), const(self._granule), flat_symbol(outer.name))
         stride = self._stride(outer.parts[-1])
-        expected = stride
-        for part, extent in zip(reversed(outer.parts), reversed(outer.extents), strict=True):
-            if self._stride(part) is not simplify(expected):
-                return None
-            expected = expected * extent
-        if stride is const(0):
+        if stride is const(0) or not self._continues(outer):
             return None
         for axis in axes:
             if axis is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from convloom.plan.bulk_copy import SPAN, BulkCopy, bulk_copy
 from convloom.plan.candidates import Arrangement, arrangements
@@ -12,6 +13,7 @@ from convloom.plan.flat_axis import merged_axis
 from convloom.plan.hopper import HopperPlan, Output, row_for
 from convloom.plan.hopper_legality import broken_rule, resources, shared_bytes
 from convloom.plan.policy import Policy
+from convloom.plan.result_copy import result_copy
 from convloom.plan.split import Reduction, Split
 from convloom.problem.contraction import Contraction, exchange
 from convloom.target.arch import Target
@@ -58,58 +60,67 @@ def hopper_candidates(
     """Every legal combination; K is also divided where the tiles of C are fewer than the multiprocessors."""
     for item in fitting(contraction, target):
         oriented = exchange(contraction) if item.arrangement.swap else contraction
-        legal: set[tuple[int, int]] = set()
-        for plan in _shapes(item, oriented, target):
-            shape = plan.block_m, plan.block_n
-            if shape not in legal and broken_rule(plan, oriented, target) is not None:
+        for shape in _shapes(item, oriented):
+            plan = _plan(item, oriented, *shape)
+            if plan is None or broken_rule(plan, oriented, target) is not None:
                 continue
-            legal.add(shape)
-            yield plan, item.arrangement
-            for split in _splits(plan, item.arrangement, target, policy):
-                yield replace(plan, split=split), item.arrangement
+            for option in _options(plan, item.arrangement, oriented, target, policy):
+                yield option, item.arrangement
 
 
-def _shapes(item: HopperArrangement, oriented: Contraction, target: Target) -> Iterator[HopperPlan]:
-    arrangement, work = item.arrangement, item.arrangement.work
-    nbytes = oriented.a.dtype.nbytes
-    for consumers in _CONSUMERS:
-        for multiplies in _MULTIPLIES:
-            block_m = M * consumers * multiplies
-            if block_m > M and block_m >= 2 * work.m:
-                continue
-            for n in _WIDTHS:
-                if (n > _WIDTHS[0] and n >= 2 * work.n) or (item.b.major is Major.OUTER and n % (SPAN // nbytes)):
-                    continue
-                row = row_for(oriented, n)
-                if isinstance(row, str):
-                    continue
-                plan = HopperPlan(
-                    block_m,
-                    n,
-                    SPAN // nbytes,
-                    consumers,
-                    2,
-                    arrangement.g,
-                    arrangement.m,
-                    arrangement.n,
-                    arrangement.k.serial,
-                    arrangement.k.merged,
-                    item.a.kind,
-                    item.b.kind,
-                    row.name,
-                    min(arrangement.store, 2),
-                    Output.REGISTERS,
-                    arrangement.swap,
-                )
-                deepest = _deepest(plan, nbytes, target)
-                if deepest is not None:
-                    yield deepest
+def _shapes(item: HopperArrangement, oriented: Contraction) -> Iterator[tuple[int, int, int]]:
+    """(consumers, rows, columns) of tiles that the problem fills by half or more."""
+    work = item.arrangement.work
+    step = SPAN // oriented.a.dtype.nbytes if item.b.major is Major.OUTER else 1
+    for consumers, multiplies, n in product(_CONSUMERS, _MULTIPLIES, _WIDTHS):
+        block_m = M * consumers * multiplies
+        wasteful = (block_m > M and block_m >= 2 * work.m) or (n > _WIDTHS[0] and n >= 2 * work.n)
+        if not wasteful and n % step == 0:
+            yield consumers, block_m, n
 
 
-def _deepest(plan: HopperPlan, nbytes: int, target: Target) -> HopperPlan | None:
-    """The plan with as many stages as shared memory holds; None if it breaks a limit with two."""
-    if resources(plan, nbytes, target) is not None:
+def _plan(item: HopperArrangement, oriented: Contraction, consumers: int, block_m: int, n: int) -> HopperPlan | None:
+    """The plan of one shape with the fewest stages, its results stored by threads."""
+    arrangement, row = item.arrangement, row_for(oriented, n)
+    if isinstance(row, str):
         return None
+    return HopperPlan(
+        block_m,
+        n,
+        SPAN // oriented.a.dtype.nbytes,
+        consumers,
+        2,
+        arrangement.g,
+        arrangement.m,
+        arrangement.n,
+        arrangement.k.serial,
+        arrangement.k.merged,
+        item.a.kind,
+        item.b.kind,
+        row.name,
+        min(arrangement.store, 2),
+        Output.REGISTERS,
+        arrangement.swap,
+    )
+
+
+def _options(
+    plan: HopperPlan, arrangement: Arrangement, oriented: Contraction, target: Target, policy: Policy
+) -> Iterator[HopperPlan]:
+    """With results through shared memory where C allows it, and with K divided."""
+    nbytes = oriented.a.dtype.nbytes
+    through = replace(plan, output=Output.SHARED)
+    if plan.store == 2 and not isinstance(result_copy(oriented, plan, M), str):
+        if resources(through, nbytes, target) is None:
+            yield _deepest(through, nbytes, target)
+    else:
+        yield _deepest(plan, nbytes, target)
+    for split in _splits(plan, arrangement, target, policy):
+        yield _deepest(replace(plan, split=split), nbytes, target)
+
+
+def _deepest(plan: HopperPlan, nbytes: int, target: Target) -> HopperPlan:
+    """The plan with as many stages as shared memory holds; it holds two."""
     options = (replace(plan, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
     return next(option for option in options if shared_bytes(option, nbytes) <= target.max_shared_bytes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convloom.plan.estimate import Cost, Workload, second_pass, step_count, traffic
 from convloom.plan.hopper import HopperPlan, Output
+from convloom.plan.split import Reduction
 from convloom.target.arch import Target
 
 # Cycles and bytes per cycle of one multiprocessor, read off measurements of an H200; to be replaced by calibration.
@@ -12,7 +13,8 @@ _SHARED_BYTES = 128.0  # that a multiply reads from shared memory
 _LATENCY = 1000.0  # from asking for a tile to having it
 _START = 2500.0  # of a block: barriers, maps, the first tiles
 _TURN = 600.0  # of a tile: decoding, the last multiply's depth, the epilogue's set-up
-_STORE_CYCLES = {Output.REGISTERS: 6.0, Output.SHARED: 3.0}  # of 64 numbers, a warp's store
+_STORE = 17.0  # of 64 pairs of numbers that threads store themselves
+_CHUNK = 350.0  # of 64 x 64 numbers of a consumer on their way through shared memory
 
 
 def estimate_hopper(plan: HopperPlan, work: Workload, target: Target, operand: str) -> Cost:
@@ -39,4 +41,7 @@ def _step(plan: HopperPlan, work: Workload, target: Target, operand: str) -> flo
 
 
 def _epilogue(plan: HopperPlan) -> float:
-    return plan.block_m * plan.block_n / 64 * _STORE_CYCLES[plan.output] * 2 / plan.store
+    """Cycles in which the consumers of a tile do not multiply."""
+    if plan.output is Output.SHARED:
+        return plan.multiplies * plan.block_n / 64 * _CHUNK
+    return plan.block_m * plan.block_n / 64 * _STORE * (1.0 if plan.split.how is not Reduction.NONE else 2 / plan.store)

@@ -8,8 +8,9 @@ from convloom.expr import bounds
 from convloom.plan.access_facts import flat_axes
 from convloom.plan.bulk_copy import SPAN, BulkCopy, bulk_copy
 from convloom.plan.flat_axis import merged_axis
-from convloom.plan.hopper import HopperPlan, row_for
+from convloom.plan.hopper import HopperPlan, Output, row_for
 from convloom.plan.legality import axes_covered, phase_axes_serial, store_width
+from convloom.plan.result_copy import chunk_bytes, result_copy
 from convloom.plan.split import Reduction
 from convloom.problem.contraction import AxisKind, Contraction
 from convloom.target.arch import Target
@@ -24,7 +25,7 @@ _MULTIPLY_REGISTERS = 26
 """What a multiply needs beside its accumulators within the registers that a kernel begins with (NVRTC 13: C7602)."""
 _OTHER_REGISTERS = 40
 """What a consumer keeps beside its accumulators."""
-CONSUMER_REGISTERS = {1: 255, 2: 232, 3: 160}
+CONSUMER_REGISTERS = {1: 255, 2: 232, 3: 152}
 """Of a thread, by consumers: what the register file leaves beside the producer's."""
 _BARRIER_BYTES = 16
 """Of a stage: two barriers."""
@@ -35,6 +36,8 @@ Check = Callable[[HopperPlan, Contraction, Target], str | None]
 def shared_bytes(plan: HopperPlan, nbytes: int) -> int:
     """Bytes of shared memory of a block, for operands of `nbytes` a number."""
     tiles = plan.stages * (plan.block_m + plan.block_n) * plan.block_k * nbytes
+    if plan.output is Output.SHARED:
+        tiles += plan.consumers * chunk_bytes(plan.block_n, plan.instruction.shape[0])
     return tiles + 2 * SPAN * -(-plan.stages * _BARRIER_BYTES // (2 * SPAN))
 
 
@@ -115,12 +118,23 @@ def _sums(plan: HopperPlan, contraction: Contraction, target: Target) -> str | N
 
 
 def _store(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:
+    if plan.output is Output.SHARED:
+        return _shared_output(plan, contraction)
     if plan.store not in (1, 2):
         return f"a thread holds 2 neighbouring columns; got store={plan.store}"
     widest = store_width(contraction, flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g), target)
     if widest % plan.store:
         return f"a store moves {plan.store} numbers along n; the views allow {widest}"
     return None
+
+
+def _shared_output(plan: HopperPlan, contraction: Contraction) -> str | None:
+    if plan.split.how is not Reduction.NONE:
+        return f"parts of a sum go to the workspace from registers; got out={plan.output.value}, split={plan.split}"
+    if plan.store != 2:
+        return f"matrix stores take pairs of columns; got store={plan.store}"
+    found = result_copy(contraction, plan, plan.instruction.shape[0])
+    return f"no tensor store writes tiles of C: {found}" if isinstance(found, str) else None
 
 
 def _numbers(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:

@@ -27,12 +27,16 @@ class DeviceFailure(ConvloomError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the vendor compiler reports: registers, bytes spilled and bytes of stack per thread; static shared bytes."""
+    """What the vendor compiler reports: registers, bytes spilled and bytes of stack per thread; static shared bytes.
+
+    `serialised`: asynchronous multiplies wait for each other, as the compiler could not keep them apart from the rest.
+    """
 
     registers: int
     spill_bytes: int
     stack_bytes: int
     shared_bytes: int
+    serialised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ _SYSTEM_PATTERN = "cuda*/lib64/libnvrtc.so"
 _DISASSEMBLER = "nvdisasm"
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_SERIALISED = re.compile(r"wgmma\S* instructions are serialized")  # ptxas C7510 and its kin
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
@@ -216,4 +217,5 @@ def resources_from_log(log: str) -> Resources | None:
         spill_bytes=int(stack[2]) + int(stack[3]) if stack else 0,
         stack_bytes=int(stack[1]) if stack else 0,
         shared_bytes=int(shared[1]) if shared else 0,
+        serialised=_SERIALISED.search(log) is not None,
     )
