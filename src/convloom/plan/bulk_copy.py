@@ -109,13 +109,16 @@ class _Reader:
 
     def _copy(self) -> BulkCopy:
         inner, outer, major = self._directions()
-        whole = len(inner.parts) > 1 and self._continues(inner)
-        spanned = inner.parts if whole else inner.parts[-1:]
-        checked = self._checks(frozenset(self._symbols[part] for part in spanned), outer)
-        start = flat_symbol(inner.name) if whole else self._symbols[spanned[0]]
-        dimension = Dimension(simplify(inner.extent) if whole else _axis_extent(inner), const(1), start)
-        for part in spanned:
-            del self._strides[self._symbols[part]]
+        fastest = self._symbols[inner.parts[-1]]
+        if len(inner.parts) > 1 and self._continues(inner):
+            spanned = frozenset(self._symbols[part] for part in inner.parts)
+            dimension = Dimension(simplify(inner.extent), const(1), flat_symbol(inner.name))
+        else:
+            spanned = frozenset((fastest,))
+            dimension = Dimension(_axis_extent(inner), const(1), fastest)
+        checked = self._checks(spanned, outer)
+        for symbol in spanned:
+            del self._strides[symbol]
         plain = self._plain(outer, checked)
         if plain is not None:
             kind, others = CopyKind.TILE, (plain, *self._unboxed(checked), *self._points())
@@ -135,11 +138,11 @@ class _Reader:
             if not parts or parts[-1] != inner.parts[-1] or self._stride(parts[-1]) is not const(1):
                 continue
             span = SPAN // self._operand.dtype.nbytes
-            scattered = len(inner.parts) > 1 and not self._continues(inner)
+            scattered = len(parts) > 1 and not self._continues(inner)
             if scattered and (major is Major.K or divisor(_axis_extent(inner)) % span):
                 raise _Unfit(
                     f"{span} numbers of the flat index {','.join(inner.parts)} must lie together; "
-                    f"the inner ones are {inner.parts[-1]} with {_axis_extent(inner)}"
+                    f"the inner ones are {parts[-1]} with {_axis_extent(inner)}"
                 )
             return inner, outer, major
         raise _Unfit("no direction of its tiles is contiguous")
