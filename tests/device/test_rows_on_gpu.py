@@ -98,6 +98,19 @@ def test_divided_sums_in_every_type(types, how):
 
 
 @on_gpu
+@pytest.mark.parametrize("kind", list(DataKind))
+@pytest.mark.parametrize(
+    ("types", "sums"),
+    [("f32", "f32"), ("tf32", "f32"), ("f16", "f16"), ("bf16", "f32"), ("f64", "f64"), ("s8:s32:s8", "s32")],
+)
+def test_bias_gradients(types, sums, kind):
+    given = types if ":" in types or types == "tf32" else ":".join([types] * 3)
+    problem = replace(convolution(given, Direction.BWD_W, GRADIENT), bias_grad=dtype_named(sums))
+    outcome = check_problem(convloom.compile(problem, "cuda"), kind)
+    assert outcome.passed, outcome.reason
+
+
+@on_gpu
 @pytest.mark.torch
 @pytest.mark.parametrize("how", ["passes", "atomic", "deterministic"])
 @pytest.mark.parametrize("types", ["f32", "f16", "bf16"])

@@ -151,7 +151,6 @@ def test_benchdnn_strides():
         ("g2ic3oc4ih5kh3", "g2ic3oc4"),
         ("g0ic3oc4ih5kh3", "g0ic3oc4"),
         ("--dir=SIDEWAYS ic3oc4ih5kh3", "SIDEWAYS"),
-        ("--dir=BWD_WB ic3oc4ih5kh3", "bias gradient"),
         ("--dt=f32,f16 ic3oc4ih5kh3", "one problem"),
         ("--dt=f32:f16 ic3oc4ih5kh3", "src:wei:dst"),
         ("--colour=red ic3oc4ih5kh3", "--colour"),

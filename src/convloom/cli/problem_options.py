@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from convloom.dtypes import dtype_named
+from convloom.dtypes import F32, dtype_named
 from convloom.errors import IllegalProblem
 from convloom.problem.data import DataKind
 from convloom.problem.epilogue.attributes import NO_ATTRIBUTES, AttributeTexts
 from convloom.problem.layout_tags import ANY
-from convloom.problem.notation import Defaults, allows_tf32, direction_named, types_named
+from convloom.problem.notation import WITH_BIAS, Defaults, allows_tf32, direction_named, types_named
 
 ProblemText = Annotated[
     str,
@@ -19,7 +19,12 @@ ProblemText = Annotated[
         metavar="PROBLEM", help="A problem in benchdnn's, MIOpenDriver's or rocMLIR's notation; quote one with blanks."
     ),
 ]
-DirectionName = Annotated[str, typer.Option("--dir", help="fwd, bwd_d or bwd_w, where the notation leaves it open.")]
+DirectionName = Annotated[
+    str,
+    typer.Option(
+        "--dir", help="fwd, bwd_d, bwd_w or bwd_wb (the bias gradient too), where the notation leaves it open."
+    ),
+]
 TypeNames = Annotated[
     str, typer.Option("--dt", help="One element type, or src:wei:dst; tf32: f32 tensors, products of tf32 allowed.")
 ]
@@ -35,7 +40,12 @@ Deterministic = Annotated[bool, typer.Option("--deterministic", help="Equal call
 MaxWorkspace = Annotated[
     int | None, typer.Option("--max-workspace", metavar="BYTES", help="Most bytes of scratch memory; 0 always works.")
 ]
-BiasType = Annotated[str | None, typer.Option("--bias", help="Element type of a bias; without it there is none.")]
+BiasType = Annotated[
+    str | None,
+    typer.Option(
+        "--bias", help="Element type of a bias, or with bwd_w of the bias gradient; without it there is none."
+    ),
+]
 Data = Annotated[DataKind, typer.Option("--data", help="int: exact equality; real: within the error bound.")]
 
 PostOps = Annotated[
@@ -66,6 +76,8 @@ def defaults_of(
     attributes: AttributeTexts = NO_ATTRIBUTES,
 ) -> Defaults:
     """What a line of a notation leaves open. IllegalProblem for an unknown direction, type or tag."""
+    if bias is None and direction.lower() == WITH_BIAS:
+        bias = F32.name
     return Defaults(
         direction=direction_named(direction),
         dtypes=types_named(dtypes),

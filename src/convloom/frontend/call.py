@@ -61,8 +61,19 @@ class Operation(NamedTuple):
 _kernels: dict[Any, Kernel] = {}
 
 
-def run(operation: Operation, first: Any, second: Any, bias: Any, arguments: tuple[Any, ...], options: Options) -> Any:
-    """Runs an operation on arrays; a repeated call finds its kernel by the description of arrays and arguments."""
+def run(
+    operation: Operation,
+    first: Any,
+    second: Any,
+    bias: Any,
+    arguments: tuple[Any, ...],
+    options: Options,
+    bias_grad: Any = None,
+) -> Any:
+    """Runs an operation on arrays; a repeated call finds its kernel by the description of arrays and arguments.
+
+    `bias_grad`: True, or the array for it, where the operation gives a bias gradient too: the result is then a pair.
+    """
     check_options(options)
     names = operation.names
     family = family_of(names[0], first)
@@ -93,7 +104,11 @@ def run(operation: Operation, first: Any, second: Any, bias: Any, arguments: tup
         remember(_kernels, key, kernel)
     stream = family.stream(first) if options.stream is None else options.stream
     every = (names[0], names[1], "bias", "out") if bias is not None else (names[0], names[1], "out")
-    return kernel.run(family, tensors, out, result, (alpha, beta), stream, every)
+    found = kernel.run(family, tensors, out, result, (alpha, beta), stream, every)
+    if kernel.bias_gradient is None:
+        return found
+    given = None if bias_grad is True else bias_grad
+    return found, kernel.bias_gradient.run(family, tensors[1], given, (alpha, beta), stream)
 
 
 def remember(table: dict[Any, Any], key: Any, value: Any) -> None:

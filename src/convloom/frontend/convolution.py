@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
-from convloom.dtypes import DType
+from convloom.dtypes import S32, DType
 from convloom.errors import IllegalProblem
 from convloom.expr import Expr, const
+from convloom.frontend.arrays import family_of
 from convloom.frontend.call import Described, Operation, Options, check_bias_shape, layout_of, result_dtype, run
 from convloom.frontend.tensor import Tensor
 from convloom.problem.checks import check_groups, check_result_layout
@@ -137,14 +138,19 @@ def conv_weight_grad(
     plan: str | None = None,
     stream: Any = None,
     tf32: bool = False,
+    bias_grad: Any = None,
 ) -> Any:
     """The gradient of a convolution by its weights, as torch.nn.grad.conv2d_weight and its kin.
 
     `weight_shape` is (k, c/groups, *kernel). Shapes: x (n, c, *spatial), grad_out (n, k, *outputs), result as
-    `weight_shape`. Everything else as in `conv`.
+    `weight_shape`. `bias_grad`: True, or an array of shape (k,) to write to, gives the gradient by the bias too: the
+    sums of grad_out per channel, of its element type (s32 for 8-bit integers) unless the array has another; the result
+    is then the pair (weight gradient, bias gradient), and alpha and beta hold for both. Everything else as in `conv`.
     """
     options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
-    return run(_WEIGHT_GRAD, x, grad_out, None, (weight_shape, stride, padding, dilation, groups), options)
+    wanted = None if bias_grad is None or bias_grad is False else _gradient_type(bias_grad, grad_out)
+    arguments = (weight_shape, stride, padding, dilation, groups, wanted)
+    return run(_WEIGHT_GRAD, x, grad_out, None, arguments, options, bias_grad)
 
 
 # --- from arrays to problems ----------------------------------------------------------------------------------------
@@ -236,7 +242,7 @@ def _build_input_grad(arrays: Described, arguments: tuple[Any, ...], scaling: Sc
 
 def _build_weight_grad(arrays: Described, arguments: tuple[Any, ...], scaling: Scaling) -> Conv:
     x, grad, _, out = arrays
-    given_shape, stride, padding, dilation, given_groups = arguments
+    given_shape, stride, padding, dilation, given_groups, bias_grad = arguments
     groups = integer("groups", given_groups)
     shape = _shape("weight_shape", given_shape)
     _check_ranks(("x", x.shape), ("weight_shape", shape))
@@ -245,7 +251,7 @@ def _build_weight_grad(arrays: Described, arguments: tuple[Any, ...], scaling: S
     _check_weights(shape, x.shape[1], groups)
     _check_gradient(grad, x.shape[0], shape[0])
     _check_result(out, shape)
-    return conv_problem(
+    problem = conv_problem(
         direction=Direction.BWD_W,
         batch=x.shape[0],
         in_channels=x.shape[1],
@@ -261,6 +267,7 @@ def _build_weight_grad(arrays: Described, arguments: tuple[Any, ...], scaling: S
         layouts=(layout_of(x), _layout(out), layout_of(grad)),
         scaling=scaling,
     )
+    return replace(problem, bias_grad=bias_grad)
 
 
 _CONV = Operation("conv", ("x", "w", "out"), _build_conv)
@@ -345,6 +352,14 @@ def _shape(name: str, given: Any) -> tuple[int, ...]:
     if min(shape, default=0) < 0:
         raise IllegalProblem(f"{name} must hold no negative sizes; got {shape}; give sizes >= 0")
     return shape
+
+
+def _gradient_type(bias_grad: Any, grad_out: Any) -> DType:
+    """The element type of a bias gradient: that of its array, else that of grad_out's sums."""
+    if bias_grad is not True:
+        return family_of("bias_grad", bias_grad).adapt("bias_grad", bias_grad).dtype
+    dtype = family_of("grad_out", grad_out).adapt("grad_out", grad_out).dtype
+    return dtype if dtype.is_float else S32
 
 
 def _layout(out: Tensor | None) -> Layout | None:

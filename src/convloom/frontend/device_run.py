@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from convloom.frontend.arrays import NUMPY
+from convloom.frontend.bias_gradient import NAME
 from convloom.frontend.kernel import Kernel
 from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.frontend.tensor import Tensor
-from convloom.problem.conv import constant
+from convloom.problem.bias_gradient import bias_gradient_problem, old_gradient
+from convloom.problem.conv import Conv, constant
 from convloom.problem.layout_memory import buffer_origin, buffer_size, pack, unpack
 from convloom.problem.reference import Operands, Problem
 from convloom.runtime.interface import Device, as_bytes
@@ -27,11 +29,15 @@ POISON = 0xFF  # NaN in each float type
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """What a kernel wrote, the median seconds of a call (None: not timed), and the buffers written out of bounds."""
+    """What a kernel wrote, the median seconds of a call (None: not timed), and the buffers written out of bounds.
+
+    `bias_grad`: (oc, 1, ..), of kernels that give it.
+    """
 
     result: Array
     seconds: float | None
     overrun: tuple[str, ...]
+    bias_grad: Array | None = None
 
 
 class _Buffer:
@@ -106,18 +112,34 @@ def run_on_device(
         buffers = (*inputs, result)
         tensors = [buffer.tensor(device.name) for buffer in buffers]
         names = tuple(buffer.terms.name for buffer in buffers)
+        sums = _sums_buffer(called, device, old_gradient(called) if called.scaling.beta else None)
+        gradient = None
+        if sums is not None:
+            buffers = (*buffers, stack.enter_context(sums))
+            gradient = sums.tensor(device.name)._replace(shape=sums.shape[:1], strides=(1,))
+        factors = operands.alpha, operands.beta
 
         def call() -> None:
-            kernel.run(NUMPY, tensors[:-1], None, tensors[-1], (operands.alpha, operands.beta), None, names)
+            kernel.run(NUMPY, tensors[:-1], None, tensors[-1], factors, None, names)
+            if kernel.bias_gradient is not None and gradient is not None:
+                kernel.bias_gradient.launch(NUMPY, tensors[1], gradient, factors, None)
 
         call()
         device.synchronize()
         contents = [buffer.content() for buffer in buffers]
         seconds = measure(device, call, budget=measure_seconds).median if measure_seconds > 0 else None
     overrun = [
-        name for name, buffer, image in zip(names, buffers, contents, strict=True) if not _guarded(buffer, image)
+        buffer.terms.name for buffer, image in zip(buffers, contents, strict=True) if not _guarded(buffer, image)
     ]
-    return DeviceRun(_logical(result, contents[-1]), seconds, tuple(overrun))
+    found = _logical(result, contents[len(names) - 1])
+    return DeviceRun(found, seconds, tuple(overrun), None if sums is None else _logical(sums, contents[-1]))
+
+
+def _sums_buffer(problem: Problem, device: Device, old: Array | None) -> _Buffer | None:
+    """Memory of the bias gradient, where the problem gives one."""
+    if not isinstance(problem, Conv) or problem.bias_grad is None:
+        return None
+    return _Buffer(device, replace(problem_terms(bias_gradient_problem(problem)).result, name=NAME), old)
 
 
 def _guarded(buffer: _Buffer, image: NDArray[np.uint8]) -> bool:

@@ -76,6 +76,14 @@ def _scaling(random: Random) -> Scaling:
     return Scaling(random.random() < 0.2, random.random() < 0.2)
 
 
+def _gradient_type(random: Random, types: str) -> str | None:
+    """The type in which a weight gradient gives the bias gradient too; mostly it does not."""
+    if random.random() < 0.7:
+        return None
+    first = types.split(":")[0]
+    return {"f64": "f64", "s8": "s32", "u8": "s32"}.get(first, "f32")
+
+
 def _bias(random: Random, types: str) -> str | None:
     if random.random() < 0.6:
         return None
@@ -92,7 +100,7 @@ def _draw_conv(random: Random) -> FuzzCase:
     rank = random.choice((1, 2, 2, 2, 3))
     spatial = tuple(_dimension(random, 12 if rank < 3 else 6) for _ in range(rank))
     sizes = ConvSizes(groups, random.choice((1, 2, 3)), random.choice(_CHANNELS), random.choice(_CHANNELS), spatial)
-    bias = None if direction == "bwd_w" else _bias(random, operand_types)
+    bias = _gradient_type(random, operand_types) if direction == "bwd_w" else _bias(random, operand_types)
     tags = (random.choice(_TAGS), random.choice((ANY, "abx", "axb")), random.choice(_TAGS))
     dynamic = random.random() < 0.3 and not any("B" in tag for tag in tags)
     return FuzzCase(

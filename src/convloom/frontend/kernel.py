@@ -11,6 +11,7 @@ from convloom.compiler import prepare
 from convloom.dtypes import S32, DType
 from convloom.errors import IllegalProblem, IllegalType
 from convloom.frontend.arrays import Family, family_of
+from convloom.frontend.bias_gradient import BiasGradient
 from convloom.frontend.dims import check_symbols, fact_texts
 from convloom.frontend.factors import real_factor
 from convloom.frontend.operand_terms import Terms, problem_terms
@@ -22,8 +23,9 @@ from convloom.frontend.variant import Variant
 from convloom.plan.choose import given_plan, ranked_plans
 from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.problem.bias_gradient import bias_gradient_problem
 from convloom.problem.contraction import Contraction
-from convloom.problem.conv import Scaling
+from convloom.problem.conv import Conv, Scaling
 from convloom.problem.reference import Problem
 from convloom.runtime.build_once import BuildOnce
 from convloom.runtime.interface import Device
@@ -80,6 +82,10 @@ class Kernel:
         self._result_values = _result_values(self._terms.result)
         self._normal = None if self._terms.empty else prepare(problem)
         self._preferred = None if self._terms.empty else self._variant("preferred" if plan is None else "given")
+        self.bias_gradient: BiasGradient | None = None
+        if isinstance(problem, Conv) and problem.bias_grad is not None:
+            sums = type(self)(bias_gradient_problem(problem), device, target, None, policy)
+            self.bias_gradient = BiasGradient(sums, problem)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -177,8 +183,9 @@ class Kernel:
         the logical shapes of the problem's docstring; a tensor of blocked layout is passed as its contiguous storage.
         The result is alpha * product + beta * out + bias, where the problem's scaling allows the factors; beta = 0 does
         not read `out`. `operands`: what the problem's epilogue reads, in its order or by name, with extent 1 where they
-        are broadcast. `stream`: None takes the current one of the arrays' framework. On CUDA and OpenCL the call
-        returns at once.
+        are broadcast. A kernel with a bias gradient returns (weight gradient, bias gradient); `bias` is then the
+        array for the latter, or None: a new one of shape (oc,). `stream`: None takes the current one of the arrays'
+        framework. On CUDA and OpenCL the call returns at once.
         IllegalProblem names the rule, value and remedy; IllegalType where an argument's type or dtype is wrong.
         """
         alpha, beta = real_factor("alpha", alpha), real_factor("beta", beta)
@@ -197,11 +204,14 @@ class Kernel:
         factors: tuple[float, float],
         stream: Any,
     ) -> Any:
-        family, tensors = self._adapted(first, second, bias, self._ordered(operands))
+        gradient = self.bias_gradient
+        taken = bias if gradient is None else None
+        family, tensors = self._adapted(first, second, taken, self._ordered(operands))
         result = None if out is None else self._adapted_result(out)
         if stream is None:
             stream = family.stream(first)
-        return self.run(family, tensors, out, result, factors, stream, self._names)
+        weights = self.run(family, tensors, out, result, factors, stream, self._names)
+        return weights if gradient is None else (weights, gradient.run(family, tensors[1], bias, factors, stream))
 
     def run(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convloom.frontend.device_run import DeviceRun, run_on_device
 from convloom.frontend.host_memory import check_fits_memory
 from convloom.frontend.kernel import Kernel
+from convloom.problem.bias_gradient import bias_gradient_problem, gradient_operands
+from convloom.problem.conv import Conv
 from convloom.problem.data import DataKind, make_operands, nonzero_share
 from convloom.problem.fused_reference import compare_fused, deciding_share, fused_reference
 from convloom.problem.numerics import Comparison, compare, compare_exact
@@ -63,7 +65,20 @@ def check_problem(
 
 
 def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:
-    """Compares a run with the reference; the share of non-zero outputs matters for integers only."""
+    """Compares a run with the reference; the share of non-zero outputs matters for integers only.
+
+    Of a problem with a bias gradient both results must be right: what is told is that of the wrong one.
+    """
+    found = _judged(problem, operands, run, kind)
+    if not found.passed or run.bias_grad is None or not isinstance(problem, Conv):
+        return found
+    sums = replace(run, result=run.bias_grad, bias_grad=None)
+    told = _judged(bias_gradient_problem(problem), gradient_operands(problem, operands), sums, kind)
+    told = replace(told, nonzero_share=1.0)  # a handful of sums may be 0
+    return found if told.passed else told
+
+
+def _judged(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:
     if not problem.epilogue.is_empty:
         fused = fused_reference(problem, operands, exact=kind is DataKind.INT)
         share = deciding_share(problem, fused) if kind is DataKind.INT else 1.0

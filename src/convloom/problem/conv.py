@@ -84,6 +84,7 @@ class Conv:
 
     Channels are totals, dilation 1 is dense, a negative pad crops. `pad_end` follows: what exactly fits. A transposed
     convolution is BWD_D (its input is dst, its output src) and may have a bias, one value per channel of the output.
+    `bias_grad` is the type in which a BWD_W problem also gives the gradient by the bias: the sums of dst per channel.
     `tf32` allows that f32 factors are cut to tf32 where instructions then are faster. Sizes may be ints where the
     record is built. `rules` are what its maker demands of symbolic sizes, as that the kernel fits. `name` is a label
     and takes no part in equality.
@@ -110,6 +111,7 @@ class Conv:
     epilogue: Epilogue = NO_EPILOGUE
     name: str = field(default="", compare=False)
     tf32: bool = False
+    bias_grad: DType | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch", "in_channels", "out_channels", "groups"):
@@ -299,8 +301,19 @@ def _check_types(conv: Conv) -> None:
     check_tf32(conv.tf32, conv.spec(first).dtype, conv.spec(second).dtype)
     if conv.bias is not None and conv.direction is Direction.BWD_W:
         raise IllegalProblem(
-            f"bias belongs to fwd and bwd_d; got bias {conv.bias} for bwd_w; its gradient is the sum of dst"
+            f"bias belongs to fwd and bwd_d; got bias {conv.bias} for bwd_w; its gradient is bias_grad"
         )
+    if conv.bias_grad is not None:
+        _check_bias_gradient(conv, conv.bias_grad)
+
+
+def _check_bias_gradient(conv: Conv, dtype: DType) -> None:
+    check_kind("bias_grad", dtype, DType, "None or an element type, as convloom.dtypes.F32")
+    if conv.direction is not Direction.BWD_W:
+        raise IllegalProblem(
+            f"a bias gradient belongs to bwd_w; got bias_grad {dtype} for {conv.direction.value}; leave it out"
+        )
+    check_types(conv.dst.dtype, conv.dst.dtype, dtype, None)
 
 
 def _check_layouts(conv: Conv) -> None:

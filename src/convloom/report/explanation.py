@@ -10,7 +10,9 @@ from convloom.compiler import Generated, contract, prepare
 from convloom.expr import local_sym, to_text
 from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.problem.bias_gradient import bias_gradient_problem
 from convloom.problem.contraction import Contraction, Operand
+from convloom.problem.conv import Conv
 from convloom.problem.epilogue import Accumulator, expression_text
 from convloom.problem.reference import Problem
 from convloom.problem.stride_key import key_text
@@ -36,11 +38,19 @@ def explanation(
             *_section("contraction", contraction_lines(contract(problem))),
             *_section("normal form", normal_form_lines(problem)),
             f"plan          {plan_text(plan)}",
+            *_bias_gradient_lines(problem),
             *_section("sums", sum_lines(plan, generated.contraction, policy, preferred)),
             *_section("requirements", _requirement_lines(generated.program)),
             *(line for source in generated.program.launches for line in _section("source", _source_lines(source))),
         ]
     )
+
+
+def _bias_gradient_lines(problem: Problem) -> list[str]:
+    """What is launched beside the weight gradient."""
+    if not isinstance(problem, Conv) or problem.bias_grad is None:
+        return []
+    return [f"bias gradient {key_text(prepare(bias_gradient_problem(problem)).contraction)}, in launches of its own"]
 
 
 def contraction_lines(contraction: Contraction) -> Iterator[str]:

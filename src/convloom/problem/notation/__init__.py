@@ -5,9 +5,10 @@ from __future__ import annotations
 from convloom.problem.notation.attributes import with_attributes
 from convloom.problem.notation.batch_file import BatchLine, read_batch
 from convloom.problem.notation.choose import Notation, expressible, notation_of, parse_problem, print_problem
-from convloom.problem.notation.defaults import Defaults, allows_tf32, direction_named, types_named
+from convloom.problem.notation.defaults import WITH_BIAS, Defaults, allows_tf32, direction_named, types_named
 
 __all__ = [
+    "WITH_BIAS",
     "BatchLine",
     "Defaults",
     "Notation",

@@ -24,6 +24,7 @@ from convloom.problem.notation.defaults import (
     Defaults,
     Types,
     allows_tf32,
+    bias_fields,
     printed_size,
     refusal,
     types_named,
@@ -44,6 +45,7 @@ _DIRECTIONS: Mapping[str, tuple[Direction, bool]] = MappingProxyType(
         "FWD_I": (Direction.FWD, False),
         "BWD_D": (Direction.BWD_D, False),
         "BWD_W": (Direction.BWD_W, False),
+        "BWD_WB": (Direction.BWD_W, True),  # the bias gradient too
     }
 )
 # Flags that choose how to run or measure, not what; a line may carry them.
@@ -222,10 +224,10 @@ class _Options:
             src=specs[0],
             wei=specs[1],
             dst=specs[2],
-            bias=self.bias,
             name=name,
             tf32=self.tf32,
         )
+        conv = replace(conv, **bias_fields(self.direction, self.bias))
         found = with_attributes(conv, self.attributes)
         assert isinstance(found, Conv)
         return found
@@ -250,8 +252,6 @@ class _Options:
 def _direction(name: str) -> Direction:
     found = _DIRECTIONS.get(name.upper())
     if found is None:
-        if name.upper() == "BWD_WB":
-            raise IllegalProblem("the bias gradient is no convolution; got --dir=BWD_WB; use BWD_W and sum dst")
         raise IllegalProblem(f"--dir must be one of {', '.join(_DIRECTIONS)}; got {name!r}; use one of these")
     return found[0]
 
@@ -288,8 +288,9 @@ def print_conv(conv: Conv) -> str:
     ]
     if conv.tf32:
         options.append(f"--attr-fpmath={TF32_NAME}")
-    if conv.bias is not None and conv.bias is not F32:
-        options.append(f"--bia-dt={conv.bias}")
+    bias = conv.bias or conv.bias_grad
+    if bias is not None and bias is not F32:
+        options.append(f"--bia-dt={bias}")
     return " ".join([*options, *_printed_attributes(conv), *_printed_layouts(conv), print_descriptor(conv)])
 
 
@@ -306,7 +307,7 @@ def _check_expressible(conv: Conv) -> None:
 
 
 def _printed_direction(conv: Conv) -> str:
-    wanted = conv.direction, conv.bias is not None
+    wanted = conv.direction, conv.bias is not None or conv.bias_grad is not None
     return next(name for name, meaning in _DIRECTIONS.items() if meaning == wanted)
 
 

@@ -19,6 +19,7 @@ Types = tuple[DType, DType, DType]
 class Defaults:
     """Values for what a line does not say; what it says itself wins. `dtypes`: of src, wei, dst (or a, b, c).
 
+    `bias` is the type of a bias; for BWD_W that of the bias gradient.
     `tf32` holds for every line: products of f32 may be of tf32.
     """
 
@@ -32,8 +33,14 @@ class Defaults:
     attributes: AttributeTexts = NO_ATTRIBUTES
 
 
+WITH_BIAS = "bwd_wb"
+"""The weight gradient together with the bias gradient, as benchdnn calls it."""
+
+
 def direction_named(name: str) -> Direction:
-    """A direction by its text; IllegalProblem lists the known ones."""
+    """A direction by its text; IllegalProblem lists the known ones. `bwd_wb` is BWD_W; whoever asks adds the bias."""
+    if name.lower() == WITH_BIAS:
+        return Direction.BWD_W
     for direction in Direction:
         if direction.value == name.lower():
             return direction
@@ -58,6 +65,11 @@ def types_named(text: str) -> Types:
 def allows_tf32(text: str) -> bool:
     """Whether a text of types is the word tf32."""
     return text == TF32_NAME
+
+
+def bias_fields(direction: Direction, dtype: DType | None) -> dict[str, DType | None]:
+    """The fields of a Conv that a bias of this type means: of BWD_W the type of the bias gradient."""
+    return {"bias_grad" if direction is Direction.BWD_W else "bias": dtype}
 
 
 def types_text(types: Types) -> str:

@@ -13,7 +13,7 @@ from convloom.problem.conv_arguments import conv_problem, conv_transpose_problem
 from convloom.problem.geometry import Window
 from convloom.problem.layout import Layout
 from convloom.problem.layout_tags import layout_from_letters, storage_order
-from convloom.problem.notation.defaults import Defaults, refusal
+from convloom.problem.notation.defaults import Defaults, bias_fields, refusal
 from convloom.problem.notation.driver_flags import (
     DIRECTION_OF_FLAG,
     Geometry,
@@ -121,7 +121,7 @@ def _same(extent: int, window: Window) -> Window:
 
 def _typed(conv: Conv, base: str | None, flags: dict[str, str], direction: Direction, defaults: Defaults) -> Conv:
     src, wei, dst = types_of(base, direction, defaults)
-    bias = defaults.bias if direction is not Direction.BWD_W else None
+    bias = defaults.bias
     if flags.get("b", "0") != "0" and direction is not Direction.BWD_W:
         bias = src
     return replace(
@@ -130,7 +130,7 @@ def _typed(conv: Conv, base: str | None, flags: dict[str, str], direction: Direc
         src=replace(conv.src, dtype=src),
         wei=replace(conv.wei, dtype=wei),
         dst=replace(conv.dst, dtype=dst),
-        bias=bias,
+        **bias_fields(direction, bias),
     )
 
 
@@ -153,6 +153,8 @@ def print_conv(conv: Conv) -> str:
     """
     if conv.scaling.alpha or conv.scaling.beta:
         raise refusal(NAME, "it has alpha or beta")
+    if conv.bias_grad is not None:
+        raise refusal(NAME, "it gives a bias gradient")
     if conv.bias is not None and (conv.bias is not conv.src.dtype or conv.src.dtype is S8):
         raise refusal(NAME, f"the bias has its own type {conv.bias}")
     transposed = conv.direction is Direction.BWD_D and conv.bias is not None

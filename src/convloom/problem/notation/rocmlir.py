@@ -41,7 +41,7 @@ def _order(conv: Conv, role: Role) -> str:
 
 def print_conv(conv: Conv) -> str:
     """The line that parses back to the same problem. IllegalProblem names what rocMLIR cannot say."""
-    if conv.scaling.alpha or conv.scaling.beta or conv.bias is not None:
+    if conv.scaling.alpha or conv.scaling.beta or conv.bias is not None or conv.bias_grad is not None:
         raise refusal(NAME, "it has alpha, beta or a bias")
     number = next(flag for flag, direction in DIRECTION_OF_FLAG.items() if direction is conv.direction)
     layouts = [

@@ -149,7 +149,7 @@ def print_problem(problem: Conv | Gemm) -> str:
     """The line that parses back to the same problem. IllegalProblem names what rocmlir-gen cannot say."""
     if isinstance(problem, Gemm):
         return f"{NAME} --{OPERATION} gemm {rocmlir_gemm.print_gemm(problem)}"
-    if problem.scaling.alpha or problem.scaling.beta or problem.bias is not None:
+    if problem.scaling.alpha or problem.scaling.beta or problem.bias is not None or problem.bias_grad is not None:
         raise refusal(NAME, "it has alpha, beta or a bias")
     operation = next(name for name, direction in _DIRECTIONS.items() if direction is problem.direction)
     base = base_of(NAME, problem)
