@@ -6,7 +6,7 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,24 +19,27 @@ from convloom.runtime.cuda_driver import DRIVER_REMEDY, CudaContext, device_coun
 from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 from convloom.runtime.nvrtc import REMEDY, current_nvrtc, resources_from_log
-from convloom.runtime.tensor_map import TensorMaps
+from convloom.runtime.tensor_map import EncodedMaps, TensorMaps
 
 # One eight-byte slot per parameter, whatever its size.
 _SLOTS = {ScalarKind.I32: "i4x", ScalarKind.I64: "q", ScalarKind.F32: "f4x", ScalarKind.F64: "d"}
 _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
 _PER_THREAD = 2  # CU_STREAM_PER_THREAD
+_MOST_READY = 256  # calls whose parameters a kernel remembers
 _PLAIN_SHARED = 48 * 1024  # bytes of shared memory that a block may use unasked
 
 
-class _Slots(threading.local):
-    """Memory of one thread for the parameters of one kernel; the driver copies it before a launch returns."""
+class _Parameters:
+    """The parameters of one call as the driver takes them: read only once made, so that threads may share them."""
 
-    def __init__(self, count: int, maps: int) -> None:
-        self.values = ctypes.create_string_buffer(8 * max(count, 1))
-        base = ctypes.addressof(self.values)
-        self.pointers = (ctypes.c_void_p * max(count + maps, 1))(*range(base, base + 8 * count, 8))
-        self.first_map = count
-        self.address = ctypes.addressof(self.pointers)
+    def __init__(self, grid: tuple[int, int, int], packed: bytes, count: int, maps: EncodedMaps | None) -> None:
+        self.grid = grid
+        self._values = ctypes.create_string_buffer(packed, max(len(packed), 1))
+        self._maps = maps
+        base = ctypes.addressof(self._values)
+        pointers = [*range(base, base + 8 * count, 8), *(() if maps is None else maps.addresses)]
+        self._pointers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+        self.address = ctypes.addressof(self._pointers)
 
 
 class CudaBuilt(Built):
@@ -49,34 +52,64 @@ class CudaBuilt(Built):
         kinds = [item.kind for item in source.scalars]
         self._format = struct.Struct("=" + "Q" * len(source.buffers) + "".join(_SLOTS[kind] for kind in kinds))
         self._order = _order(kinds)
-        self._slots = _Slots(len(source.buffers) + len(kinds), len(source.maps))
         self._maps = TensorMaps(source.name, source.maps, context) if source.maps else None
         self._mapped = _buffer_places(source)
+        self._ready: dict[tuple[Any, ...], _Parameters] = {}
         self._limits = tuple(context.limits[f"grid_{axis}"] for axis in "xyz")
 
     def _multiprocessors(self) -> int:
         return self._context.limits["processors"]
 
+    def launch(
+        self,
+        buffers: Sequence[Any],
+        symbols: Mapping[str, int],
+        floats: Mapping[str, float] | None = None,
+        stream: Any = None,
+    ) -> None:
+        """See `Built`; what a call needs is remembered by addresses and values."""
+        try:
+            key = (*buffers, *symbols.items(), None, *(() if floats is None else floats.items()))
+            ready = self._ready.get(key)
+        except TypeError:  # something is no number: the plain way has words for it
+            super().launch(buffers, symbols, floats, stream)
+            return
+        if ready is None:
+            arguments = self._arguments(buffers, symbols, floats)
+            if arguments is None:
+                return
+            ready = self._parameters(arguments, buffers)
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            self._ready[key] = ready
+        self._enqueue(ready, stream)
+
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
+        self._enqueue(self._parameters(arguments, buffers), stream)
+
+    def _parameters(self, arguments: LaunchArguments, buffers: Sequence[Any]) -> _Parameters:
         grid, integers, floats, map_values = arguments
         if any(size > limit for size, limit in zip(grid, self._limits, strict=True)):
             raise IllegalProblem(
                 f"a grid on {self._context.name} must fit {self._limits}; kernel {self.source.name} needs {grid}; "
                 "use larger tiles or a kernel that packs the grid into x"
             )
-        slots, scalars = self._slots, integers + floats
+        scalars = integers + floats
         addresses = [self._address(buffer) for buffer in buffers]
-        self._format.pack_into(slots.values, 0, *addresses, *[scalars[place] for place in self._order])
+        packed = self._format.pack(*addresses, *[scalars[place] for place in self._order])
+        maps = None
         if self._maps is not None:
             maps = self._maps.of_launch(tuple([addresses[place] for place in self._mapped]), map_values)
-            slots.pointers[slots.first_map :] = maps.addresses
+        return _Parameters(grid, packed, len(addresses) + len(scalars), maps)
+
+    def _enqueue(self, ready: _Parameters, stream: Any) -> None:
         context = self._context
         with context.current():
             (status,) = context.api.cuLaunchKernel(
-                self._function, *grid, *self.source.block, self.source.shared_bytes, stream or 0, slots.address, 0
+                self._function, *ready.grid, *self.source.block, self.source.shared_bytes, stream or 0, ready.address, 0
             )
             if status:
-                raise context.failure(f"launch of {self.source.name} with grid {grid}", status)
+                raise context.failure(f"launch of {self.source.name} with grid {ready.grid}", status)
 
 
 def _buffer_places(source: KernelSource) -> tuple[int, ...]:

@@ -123,6 +123,14 @@ class Built(ABC):
         None = legacy default stream). The cpu device returns when the work is done, the others at once.
         Raises IllegalProblem for a violated requirement, naming the condition and its values.
         """
+        arguments = self._arguments(buffers, symbols, floats)
+        if arguments is not None:
+            self._start(arguments, buffers, stream)
+
+    def _arguments(
+        self, buffers: Sequence[BufferHandle], symbols: Mapping[str, int], floats: Mapping[str, float] | None
+    ) -> LaunchArguments | None:
+        """What a call needs, checked; None for an empty grid."""
         if len(buffers) != len(self.source.buffers):
             expected = ", ".join(buffer.name for buffer in self.source.buffers)
             raise IllegalProblem(
@@ -133,9 +141,7 @@ class Built(ABC):
             symbols = {**symbols, **{name: self._address(buffers[place]) for name, place in self._addresses}}
         if MULTIPROCESSORS in self.arithmetic.symbols:
             symbols = {**symbols, MULTIPROCESSORS: self._multiprocessors()}
-        arguments = self.arithmetic(symbols, floats or {})
-        if arguments is not None:
-            self._start(arguments, buffers, stream)
+        return self.arithmetic(symbols, floats or {})
 
     def _multiprocessors(self) -> int:
         """How many blocks of a persistent kernel the device runs at a time."""
