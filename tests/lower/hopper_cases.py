@@ -87,6 +87,11 @@ LAUNCHES = {
     "through shared memory, with a bias": Launch(
         FORWARD, "fwd", plan("64x32", PIXELS, IMAGES, out="shared"), bias="f32"
     ),
+    "pieces": Launch(FORWARD, "fwd", plan("128x32", PIXELS, IMAGES, stages=4, out="pieces"), 1),
+    "pieces, an odd number of chunks": Launch(TAILS, "fwd", plan("64x48", "m0;n0;-;k0", "tile;tile", out="pieces"), 1),
+    "gradient of data, phases, pieces": Launch(
+        PHASES, "bwd_d", plan("64x64", "m0,m1;n0;k0,k1;k2", IMAGES, out="pieces"), 1
+    ),
     "gradient of weights, through shared memory": Launch(
         GRADIENT, "bwd_w", plan("64x64", "m0;n0,n1,n2;-;k0,k1,k2", "tile;columns", out="shared")
     ),

@@ -70,7 +70,7 @@ def _multiplying(frame: HopperFrame, scalars: tuple[LaunchScalar, ...]) -> Kerne
     buffers = frame.operand_buffers
     buffers += frame.result_buffers if plan.split.how is Reduction.NONE else (workspace_buffer(frame, written=True),)
     name = f"hopper_{plan.block_m}x{plan.block_n}x{plan.block_k}"
-    maps = tuple(item.map for item in copies) + (() if store is None else (store.map,))
+    maps = tuple(item.map for item in copies) + (() if store is None or store.map is None else (store.map,))
     return Kernel(name, buffers, scalars, plan.threads, frame.blocks, plan.index_bits, builder.body, maps)
 
 

@@ -36,6 +36,13 @@ def store_part(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr
     builder.write(frame.buffers[c.name], offset, _finished(builder, frame, coordinates, value, old), mask)
 
 
+def store_run(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value) -> None:
+    """Stores numbers as C holds them, a run of columns from these coordinates on."""
+    c = frame.contraction.c
+    offset, mask = _place(builder, frame, c, coordinates, MASKED_IN_RESULT)
+    builder.write(frame.buffers[c.name], offset, value, mask)
+
+
 def result_part(builder: IrBuilder, frame: GridFrame, coordinates: dict[str, Expr], value: Value) -> Value:
     """The numbers of C that `store_part` would store, for those who store them in another way."""
     c, width = frame.contraction.c, frame.plan.store

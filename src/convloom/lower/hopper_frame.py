@@ -12,7 +12,8 @@ from convloom.lower.decode_block import block_count
 from convloom.lower.frame import GridFrame, flat_axes_of, operand_buffers
 from convloom.plan.bulk_copy import BulkCopy, bulk_copy
 from convloom.plan.hopper import PRODUCER, HopperPlan, Output
-from convloom.plan.result_copy import ResultCopy, result_copy
+from convloom.plan.hopper_legality import chunks_of
+from convloom.plan.result_chunks import ResultChunks
 from convloom.problem.contraction import Contraction
 from convloom.target.nvidia_wgmma import WARPGROUP
 
@@ -28,7 +29,7 @@ class HopperFrame(GridFrame):
     thread: Expr
     a: BulkCopy
     b: BulkCopy
-    result: ResultCopy | None  # where results go through shared memory
+    result: ResultChunks | None  # where results go through shared memory
 
     @property
     def role(self) -> Expr:
@@ -61,8 +62,8 @@ def hopper_frame(contraction: Contraction, plan: HopperPlan) -> HopperFrame:
             raise InternalError(f"a legal plan's operands have tensor copies; {copy}; report this")
     a, b = (copy for copy in copies if isinstance(copy, BulkCopy))
     member = simplify(maximum(thread - WARPGROUP * PRODUCER, 0))
-    result = result_copy(contraction, plan, plan.instruction.shape[0]) if plan.output is Output.SHARED else None
+    result = None if plan.output is Output.REGISTERS else chunks_of(contraction, plan)
     if isinstance(result, str):
-        raise InternalError(f"a legal plan's results have tensor stores; {result}; report this")
+        raise InternalError(f"a legal plan's results have chunks; {result}; report this")
     buffers = operand_buffers(contraction)
     return HopperFrame(contraction, plan, m, n, k, g, buffers, const(0), member, thread, a, b, result)

@@ -11,9 +11,8 @@ from convloom.plan.candidates import Arrangement, arrangements
 from convloom.plan.estimate import step_count
 from convloom.plan.flat_axis import merged_axis
 from convloom.plan.hopper import HopperPlan, Output, row_for
-from convloom.plan.hopper_legality import broken_rule, resources, shared_bytes
+from convloom.plan.hopper_legality import broken_rule, chunks_of, resources, shared_bytes
 from convloom.plan.policy import Policy
-from convloom.plan.result_copy import result_copy
 from convloom.plan.split import Reduction, Split
 from convloom.problem.contraction import Contraction, exchange
 from convloom.target.arch import Target
@@ -109,12 +108,10 @@ def _options(
 ) -> Iterator[HopperPlan]:
     """With results through shared memory where C allows it, and with K divided."""
     nbytes = oriented.a.dtype.nbytes
-    through = replace(plan, output=Output.SHARED)
-    if plan.store == 2 and not isinstance(result_copy(oriented, plan, M), str):
-        if resources(through, nbytes, target) is None:
-            yield _deepest(through, nbytes, target)
-    else:
-        yield _deepest(plan, nbytes, target)
+    through = (replace(plan, output=output) for output in (Output.SHARED, Output.PIECES) if plan.store == 2)
+    best = next((option for option in through if not isinstance(chunks_of(oriented, option), str)), plan)
+    if resources(best, nbytes, target) is None:
+        yield _deepest(best, nbytes, target)
     for split in _splits(plan, arrangement, target, policy):
         yield _deepest(replace(plan, split=split), nbytes, target)
 

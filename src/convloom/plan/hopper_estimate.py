@@ -14,7 +14,10 @@ _LATENCY = 1000.0  # from asking for a tile to having it
 _START = 2500.0  # of a block: barriers, maps, the first tiles
 _TURN = 600.0  # of a tile: decoding, the last multiply's depth, the epilogue's set-up
 _STORE = 17.0  # of 64 pairs of numbers that threads store themselves
-_CHUNK = 350.0  # of 64 x 64 numbers of a consumer on their way through shared memory
+_CHUNK = {
+    Output.SHARED: 350.0,
+    Output.PIECES: 500.0,
+}  # of 64 x 64 numbers of a consumer
 
 
 def estimate_hopper(plan: HopperPlan, work: Workload, target: Target, operand: str) -> Cost:
@@ -42,6 +45,6 @@ def _step(plan: HopperPlan, work: Workload, target: Target, operand: str) -> flo
 
 def _epilogue(plan: HopperPlan) -> float:
     """Cycles in which the consumers of a tile do not multiply."""
-    if plan.output is Output.SHARED:
-        return plan.multiplies * plan.block_n / 64 * _CHUNK
+    if plan.output is not Output.REGISTERS:
+        return plan.multiplies * plan.block_n / 64 * _CHUNK[plan.output]
     return plan.block_m * plan.block_n / 64 * _STORE * (1.0 if plan.split.how is not Reduction.NONE else 2 / plan.store)

@@ -10,7 +10,7 @@ from convloom.plan.bulk_copy import SPAN, BulkCopy, bulk_copy
 from convloom.plan.flat_axis import merged_axis
 from convloom.plan.hopper import HopperPlan, Output, row_for
 from convloom.plan.legality import axes_covered, phase_axes_serial, store_width
-from convloom.plan.result_copy import chunk_bytes, result_copy
+from convloom.plan.result_chunks import ResultChunks, chunk_bytes, result_copy, result_pieces
 from convloom.plan.split import Reduction
 from convloom.problem.contraction import AxisKind, Contraction
 from convloom.target.arch import Target
@@ -36,7 +36,7 @@ Check = Callable[[HopperPlan, Contraction, Target], str | None]
 def shared_bytes(plan: HopperPlan, nbytes: int) -> int:
     """Bytes of shared memory of a block, for operands of `nbytes` a number."""
     tiles = plan.stages * (plan.block_m + plan.block_n) * plan.block_k * nbytes
-    if plan.output is Output.SHARED:
+    if plan.output is not Output.REGISTERS:
         tiles += plan.consumers * chunk_bytes(plan.block_n, plan.instruction.shape[0])
     return tiles + 2 * SPAN * -(-plan.stages * _BARRIER_BYTES // (2 * SPAN))
 
@@ -118,8 +118,8 @@ def _sums(plan: HopperPlan, contraction: Contraction, target: Target) -> str | N
 
 
 def _store(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:
-    if plan.output is Output.SHARED:
-        return _shared_output(plan, contraction)
+    if plan.output is not Output.REGISTERS:
+        return _shared_output(plan, contraction, target)
     if plan.store not in (1, 2):
         return f"a thread holds 2 neighbouring columns; got store={plan.store}"
     widest = store_width(contraction, flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g), target)
@@ -128,13 +128,20 @@ def _store(plan: HopperPlan, contraction: Contraction, target: Target) -> str | 
     return None
 
 
-def _shared_output(plan: HopperPlan, contraction: Contraction) -> str | None:
+def _shared_output(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:
     if plan.split.how is not Reduction.NONE:
         return f"parts of a sum go to the workspace from registers; got out={plan.output.value}, split={plan.split}"
-    if plan.store != 2:
-        return f"matrix stores take pairs of columns; got store={plan.store}"
-    found = result_copy(contraction, plan, plan.instruction.shape[0])
-    return f"no tensor store writes tiles of C: {found}" if isinstance(found, str) else None
+    widest = store_width(contraction, flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g), target)
+    if plan.store != 2 or widest % 2:
+        return f"matrix stores take pairs of columns; got store={plan.store}, and the views allow {widest}"
+    found = chunks_of(contraction, plan)
+    return f"out={plan.output.value} is not for this C: {found}" if isinstance(found, str) else None
+
+
+def chunks_of(contraction: Contraction, plan: HopperPlan) -> ResultChunks | str:
+    """The chunks of a plan whose results go through shared memory, or a reason why there are none."""
+    found = result_copy if plan.output is Output.SHARED else result_pieces
+    return found(contraction, plan, plan.instruction.shape[0])
 
 
 def _numbers(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:

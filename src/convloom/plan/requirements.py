@@ -10,7 +10,7 @@ from convloom.artifact import Language
 from convloom.expr import Expr, Truth, const, free_symbols, prove, simplify, substitute, sym
 from convloom.plan.epilogue_access import ExtraAccess, extra_access
 from convloom.plan.families import Plan
-from convloom.plan.hopper import HopperPlan
+from convloom.plan.hopper import HopperPlan, Output
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.workspace import workspace_condition, workspace_numbers
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
@@ -146,6 +146,13 @@ def _is_large(form: Form) -> bool:
     return any(number.is_const and abs(number.value) >= _SLACK for number in (form.constant, *form.terms.values()))
 
 
+def _stored_bytes(plan: Plan, contraction: Contraction) -> int:
+    """How many bytes of C move at a time."""
+    if isinstance(plan, HopperPlan) and plan.output is not Output.REGISTERS:
+        return GRANULE
+    return plan.store * contraction.c.dtype.nbytes
+
+
 def _fetched_bytes(plan: Plan, contraction: Contraction) -> tuple[int, int]:
     """How many bytes of A and B move at a time: of tensor copies what their addresses are multiples of."""
     if isinstance(plan, HopperPlan):
@@ -159,7 +166,7 @@ def _alignments(plan: Plan, contraction: Contraction, target: Target) -> list[Pl
     for operand, nbytes in (
         (contraction.a, a_bytes),
         (contraction.b, b_bytes),
-        (contraction.c, plan.store * contraction.c.dtype.nbytes),
+        (contraction.c, _stored_bytes(plan, contraction)),
     ):
         vectors[operand.name] = max(vectors.get(operand.name, 1), nbytes)
     if contraction.bias is not None:
