@@ -41,6 +41,20 @@ def test_epi_03_the_activation_comes_after_the_residual():
     assert (after(x, w, bias, operands=(z,)) != before(x, w, bias, operands=(z,))).any()
 
 
+def test_epi_05_what_is_between_is_a_result_too():
+    """EPI-05: u = conv + z and relu(u), both wanted: each is right, and neither call changes what the other reads."""
+    problem = square(8, 8, 9, 3, 1, (F32, F32, F32))
+    x, w, z = integers(1, 8, 9, 9), integers(8, 8, 3, 3, limit=1), integers(1, 8, 9, 9, seed=1, limit=60)
+    given = x.copy(), w.copy(), z.copy()
+    between = convloom.compile(problem, epilogue=lambda acc, z: acc + z, operands={"z": "f32"})
+    last = convloom.compile(problem, epilogue=lambda acc, z: convloom.relu(acc + z), operands={"z": "f32"})
+    u, a = between(x, w, operands=(z,)), last(x, w, operands=(z,))
+    assert np.array_equal(u, convolved(x, w, 1) + z)
+    assert np.array_equal(a, np.maximum(u, 0))
+    assert (u < 0).any()
+    assert all(np.array_equal(now, before) for now, before in zip((x, w, z), given, strict=True))
+
+
 def test_epi_07_wide_bias_of_narrow_operands():
     """EPI-07: an f32 bias is added in f32, before the one rounding to f16."""
     problem = square(8, 8, 10, 3, 1, (F16, F16, F16), F32)

@@ -2,8 +2,21 @@
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import convloom
+from convloom.compiler import prepare
+from convloom.dtypes import F16
+from convloom.frontend.device_run import run_on_device
+from convloom.frontend.device_target import target_for
+from convloom.frontend.problem_check import judge
+from convloom.plan.families import plan_text
+from convloom.plan.split import Reduction
+from convloom.problem.data import DataKind, make_operands
+from convloom.problem.gemm_arguments import gemm_problem
+from convloom.runtime.device import device_named
+from tests.cases.convolution import ConvCase, Op, check
+from tests.plan.dividing import divided
 
 
 def test_prec_01_f32_is_f32():
@@ -25,6 +38,28 @@ def test_prec_04_a_large_window_in_f16():
     w.reshape(-1)[: 7 * 5] = 5
     x[...] = 1
     assert (convloom.conv(x, w) == 175).all()
+
+
+def test_prec_05_no_lossy_algorithm(device):
+    """PREC-05: f16, 3 x 3, 64 to 128 channels: within the bound of one rounding; fewer pixels on the processor."""
+    size = (128, 128) if device != "cpu" else (20, 20)
+    case = ConvCase("prec-05", Op.CONV, 1, 64, 128, size, (3, 3), size, padding=1, types=("f16", "f16", "f16"))
+    check(case, device)
+
+
+@pytest.mark.parametrize("zeros", [False, True], ids=["both halves", "one half zero"])
+@pytest.mark.parametrize("how", [Reduction.PASSES, Reduction.ATOMIC])
+def test_prec_09_two_parts_of_a_sum_meet(how, zeros, device):
+    """PREC-09: an f16 product whose K is in two parts, both non-zero or one of them 0."""
+    problem = gemm_problem(m=128, n=128, k=256, dtypes=(F16, F16, F16))
+    target = target_for(device_named(device))
+    plan = plan_text(divided(prepare(problem).contraction, target, 2, how=how))
+    operands = make_operands(problem, DataKind.REAL)
+    if zeros:
+        operands.a[:, 128:] = 0
+    done = run_on_device(convloom.compile(problem, device, plan), operands)
+    outcome = judge(problem, operands, done, DataKind.REAL)
+    assert outcome.passed, outcome.reason
 
 
 def test_prec_10_rounding_to_bf16():
