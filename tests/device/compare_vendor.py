@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from convloom.frontend.anchor_torch import EventTimer
 from convloom.frontend.compile import compile
 from convloom.problem.conv import Conv, Direction
 from convloom.problem.layout import dense
@@ -38,7 +39,6 @@ LAYERS = (
     'mb2ic32id96oc32od96kd3pd1n"conv3d:unet3d32"',
     'mb7ic131ih53iw61oc197oh53ow61kh3kw3ph1pw1n"other:prime"',
 )
-FLUSH_BYTES = 256 * 2**20
 REPEATS = 9
 
 
@@ -79,32 +79,25 @@ def build(run: Run) -> str:
     return ""
 
 
-def timed(call: Callable[[], Any], flush: Any) -> float:
-    """Median seconds of a call by events, with cold caches."""
-    import torch
-
+def timed(call: Callable[[], Any], timer: EventTimer) -> float:
+    """Median seconds of a call by events, with cold caches; the host is ahead of the GPU when the call begins."""
     for _ in range(2):
         call()
     seconds: list[float] = []
     for _ in range(REPEATS):
-        flush.zero_()
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        seconds.append(start.elapsed_time(stop) * 1e-3)
+        timer.cool()
+        seconds.append(timer.seconds(call))
     return statistics.median(seconds)
 
 
-def measured(run: Run, flush: Any) -> dict[str, Any]:
+def measured(run: Run, timer: EventTimer) -> dict[str, Any]:
     """Times of one run: ours, the vendor's, and the largest difference of the results relative to the largest value."""
     conv, tensors = run.conv, with_tensors(run)
     first, second, result = (tensors[role.value] for role in conv.roles)
     kernel = compile(conv, "cuda")
-    ours = timed(lambda: kernel(first, second, out=result), flush)
+    ours = timed(lambda: kernel(first, second, out=result), timer)
     call = vendor_call(conv, tensors)
-    theirs = timed(call, flush)
+    theirs = timed(call, timer)
     expected = call()
     difference = float((result.double() - expected.double()).abs().max() / expected.double().abs().max())
     return {"ours": ours, "vendor": theirs, "difference": difference, "ops": conv.ops, "plan": kernel.plan}
@@ -152,10 +145,10 @@ def main(arguments: Sequence[str]) -> int:
         errors = pool.map(build, wanted, 1)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    timer = EventTimer(torch, "cuda")
     rows: list[dict[str, Any]] = []
     for run, error in zip(wanted, errors, strict=True):
-        row = {"name": run.conv.name, **run._asdict(), **({"error": error} if error else measured(run, flush))}
+        row = {"name": run.conv.name, **run._asdict(), **({"error": error} if error else measured(run, timer))}
         rows.append(row)
         print(_line(row), flush=True)
     if options.json is not None:

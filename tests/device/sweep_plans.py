@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from convloom.compiler import prepare
+from convloom.frontend.anchor_torch import EventTimer
 from convloom.frontend.compile import compile
 from convloom.plan.candidates import arrangements, candidates
 from convloom.plan.choose_walk import choose_walk
@@ -27,7 +28,7 @@ from convloom.plan.legality import check_plan
 from convloom.plan.policy import ANYTHING
 from convloom.plan.tiled import SCALAR, TiledPlan, plan_text
 from convloom.target.arch import Target, target_named
-from tests.device.compare_vendor import FLUSH_BYTES, Run, timed, vendor_call, with_tensors
+from tests.device.compare_vendor import Run, timed, vendor_call, with_tensors
 
 F16 = (
     'mb64ic64ih56oc64oh56kh3ph1n"resnet50:l1.3x3"',
@@ -92,6 +93,9 @@ def _variations(plan: TiledPlan) -> Iterator[TiledPlan]:
         yield replace(plan, stages=2, fragments=2)
     else:
         yield replace(plan, stages=2, fragments=2)
+        yield replace(plan, stages=4, fragments=2)
+        if plan.collect:
+            yield replace(plan, collect=0)
 
 
 def build(item: Timed) -> str:
@@ -134,7 +138,7 @@ def _measure(items: Sequence[Timed], errors: Sequence[str]) -> Iterator[dict[str
 
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    timer = EventTimer(torch, "cuda")
     last: Run | None = None
     tensors: dict[str, Any] = {}
     vendor = 0.0
@@ -147,10 +151,10 @@ def _measure(items: Sequence[Timed], errors: Sequence[str]) -> Iterator[dict[str
             continue
         if run != last:
             tensors, last = with_tensors(run), run
-            vendor = timed(vendor_call(run.conv, tensors), flush)
+            vendor = timed(vendor_call(run.conv, tensors), timer)
         first, second, result = (tensors[role.value] for role in run.conv.roles)
         kernel = compile(run.conv, "cuda", item.plan)
-        ours = timed(lambda k=kernel, a=first, b=second, c=result: k(a, b, out=c), flush)
+        ours = timed(lambda k=kernel, a=first, b=second, c=result: k(a, b, out=c), timer)
         label = f"{row['name']} {run.direction} {run.dtypes} {'last' if run.last else 'first'}"
         times = f"{ours * 1e6:.1f} us, predicted {item.predicted * 1e6:.1f}, ratio {vendor / ours:.3f}"
         print(label, times, item.plan, flush=True)

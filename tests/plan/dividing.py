@@ -27,6 +27,7 @@ def divided(contraction, target, parts=1, k_groups=1, walk=1, how=Reduction.PASS
         block_k=-(-plan.block_k // depth) * depth,
         k_groups=k_groups,
         split=NO_SPLIT if parts == 1 else Split(how, parts),
+        collect=plan.collect if parts == 1 else 0,
         walk=walk,
     )
     refused = check_plan(plan, contraction, target)

@@ -10,6 +10,7 @@ from convloom.expr import Expr, const, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.ops import Buffer, Kernel, LaunchScalar, Read
 from convloom.lower.atomic_sums import add_to_result, clear_result, clear_workspace
+from convloom.lower.collect_tile import store_collected
 from convloom.lower.decode_block import BlockPlace, block_count, decode_block
 from convloom.lower.epilogue import store_part
 from convloom.lower.factors import factors
@@ -223,6 +224,9 @@ def _loader(
 
 def _store(builder: IrBuilder, frame: Frame, place: BlockPlace, multiplier: Multiplier) -> None:
     """The epilogue over every part that the thread holds."""
+    if frame.plan.collect:
+        store_collected(builder, frame, place, multiplier)
+        return
     origin = place.corner
 
     def emit(row: Expr, column: Expr, value: Read) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 from convloom.dtypes import DType, dtype_named
 from convloom.plan.access_facts import (
@@ -23,6 +23,7 @@ from convloom.plan.estimate import Workload
 from convloom.plan.flat_axis import MASKED_IN_FACTORS
 from convloom.plan.legality import (
     check_resources,
+    collected_width,
     multiplying_rows,
     row_multiplies,
     store_width,
@@ -46,6 +47,7 @@ from convloom.target.catalogue import row_named, rows_for
 from convloom.target.fragment_access import columns_together
 from convloom.target.instruction import Family, Instruction
 
+_STORE_BYTES = 16  # of the widest store of a thread
 _LEAST_PIPELINED = 16  # numbers of C per thread from which several stages are tried
 
 
@@ -82,6 +84,7 @@ class Arrangement:
     a_prefers_k: bool
     b_prefers_k: bool
     store: int
+    collect: int  # numbers along n that a store of collected numbers may move; 0: C's old content must stay until then
     work: Workload
 
 
@@ -119,6 +122,7 @@ def _oriented(contraction: Contraction, swap: bool, target: Target) -> Iterator[
             _faster(strides_a, order.merged, m),
             _faster(strides_b, order.merged, n),
             store_width(contraction, merged, target),
+            0 if contraction.reads_old else collected_width(contraction, merged, target),
             _workload(contraction, target, order, m, n, g),
         )
 
@@ -337,9 +341,18 @@ def build_plan(shape: TileShape, arrangement: Arrangement, index_bits: int, vect
         arrangement.swap,
         shape.row,
         shape.stages,
+        collect=_collected(shape, arrangement, store, limit),
         fragments=shape.fragments,
     )
     return _swizzled(plan, dtype_named(arrangement.work.acc_name)) if vectors else plan
+
+
+def _collected(shape: TileShape, arrangement: Arrangement, store: int, limit: int) -> int:
+    """Numbers per store where C's tile is collected: behind matrix instructions, if lanes hold fewer of a line."""
+    if arrangement.collect == 0 or shape.row == SCALAR or row_named(shape.row).lanes == 1:
+        return 0
+    widest = min(gcd(arrangement.collect, shape.block_n), limit, _STORE_BYTES // arrangement.work.c_bytes)
+    return widest if widest > store else 0
 
 
 def _limited(limit: int, *widths: int) -> tuple[int, int]:

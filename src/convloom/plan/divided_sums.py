@@ -30,7 +30,7 @@ def grouped_sums(plan: TiledPlan, work: Workload, target: Target) -> Iterator[Ti
 def split_sums(plan: TiledPlan, work: Workload, target: Target, policy: Policy) -> Iterator[TiledPlan]:
     """The plan with other numbers of parts, as far as the sizes make them worth looking at; resources stay the same."""
     for split in _splits(plan, work, target, policy):
-        yield replace(plan, split=split)
+        yield replace(plan, split=split, collect=0)
 
 
 def _tiles(plan: TiledPlan, work: Workload) -> int:

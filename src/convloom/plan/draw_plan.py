@@ -13,7 +13,7 @@ from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.candidates import arrangements, candidates
 from convloom.plan.check_plan import check_plan
 from convloom.plan.flat_axis import MASKED_IN_FACTORS, Merged
-from convloom.plan.legality import multiplying_rows, row_multiplies, store_width
+from convloom.plan.legality import collected_width, multiplying_rows, row_multiplies, store_width
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.plan.products import products_of
 from convloom.plan.shared_layout import conflict_free_pad, lines_along_k, matrix_swizzle
@@ -105,6 +105,11 @@ class _Axes:
         vector = random.choice((max(allowed), random.choice(allowed)))
         return Transfer(along, vector, random.choice(pads(along, vector)))
 
+    def collect(self, random: random.Random, block_n: int) -> int:
+        """Numbers per store of a collected tile, or 0."""
+        widest = collected_width(self.oriented, self.flat, self.target)
+        return random.choice((0, *_divisors(widest, block_n)))
+
     def store(self, random: random.Random, most: int, allowed: Callable[[int], bool]) -> int:
         """Numbers per store, at most so many."""
         widths = _divisors(store_width(self.oriented, self.flat, self.target), most)
@@ -149,14 +154,16 @@ def _any_plan(random: random.Random, contraction: Contraction, target: Target) -
 def _divided(random: random.Random, plan: TiledPlan, depth: int) -> TiledPlan:
     """The plan with any way to divide the sums and to walk the tiles; `depth`: k of one multiplication."""
     steps = plan.block_k // depth
+    row = plan.instruction
+    if row is None or row.lanes == 1:
+        a, b = (replace(transfer, swizzle=random.choice(_SWIZZLES)) for transfer in (plan.a, plan.b))
+        plan = replace(plan, a=a, b=b)
     how = random.choice((Reduction.PASSES, Reduction.ATOMIC))
     return replace(
         plan,
         k_groups=random.choice([1, 1, *(count for count in (2, 3, 4) if steps % count == 0)]),
         split=Split(how, random.choice((2, 3, 5, 16))) if random.random() < 0.5 else NO_SPLIT,
         walk=random.choice((1, 1, 2, 3, 8)),
-        a=replace(plan.a, swizzle=random.choice(_SWIZZLES)),
-        b=replace(plan.b, swizzle=random.choice(_SWIZZLES)),
     )
 
 
@@ -190,8 +197,12 @@ def _row_plan(random: random.Random, contraction: Contraction, target: Target) -
     sizes = (block_m, block_n, block_k, thread_m, thread_n, chunk_m, chunk_n, 1, True)
     names = (axes.g, axes.m, axes.n, axes.serial, axes.merged)
     bits, stages, fragments = random.choice((32, 64)), _stages(random, target), random.choice((1, 2))
-    plan = TiledPlan(*sizes, *names, a, b, store, bits, axes.swap, row.name, stages, fragments=fragments)
-    return _divided(random, plan, k)
+    collect = axes.collect(random, block_n) if row.lanes > 1 else 0
+    plan = TiledPlan(
+        *sizes, *names, a, b, store, bits, axes.swap, row.name, stages, collect=collect, fragments=fragments
+    )
+    divided = _divided(random, plan, k)
+    return divided if divided.split == NO_SPLIT else replace(divided, collect=0)
 
 
 def _divisors(widest: int, length: int) -> list[int]:

@@ -182,7 +182,7 @@ def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, r
     idle = max(1.0, 128.0 / (plan.threads * resident))
     work_cycles = (max(arithmetic, shared) + loads) * idle + _STEP_CYCLES[False]
     hidden = resident * max(plan.stages - 1, 1)
-    stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES[False] / 32.0
+    stores = plan.block_m * plan.block_n / (plan.collect or plan.store) * _STORE_CYCLES[False] / 32.0
     handed = 2.0 * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes / 128.0
     return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + handed + stores + _BLOCK_CYCLES[False]
 

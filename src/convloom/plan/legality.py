@@ -181,11 +181,16 @@ def _widths_allowed(plan: TiledPlan, contraction: Contraction, target: Target) -
 
 def store_width(contraction: Contraction, merged: tuple[Merged, ...], target: Target) -> int:
     """Numbers along n that one store of C may move; a bias along n must allow it too."""
-    from_c = flat_width(contraction.c, merged, (), "N", target.access_bits, MASKED_IN_RESULT)
+    from_c = collected_width(contraction, merged, target)
     bias = contraction.bias
     if bias is None or not varies_along_n(bias, contraction):
         return from_c
     return gcd(from_c, flat_width(bias, merged, (), "N", target.access_bits))
+
+
+def collected_width(contraction: Contraction, merged: tuple[Merged, ...], target: Target) -> int:
+    """Numbers along n that one store of finished numbers of C may move."""
+    return flat_width(contraction.c, merged, (), "N", target.access_bits, MASKED_IN_RESULT)
 
 
 def _resources(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
@@ -266,6 +271,23 @@ def _swizzles_fit(plan: TiledPlan, contraction: Contraction, target: Target) -> 
     return None
 
 
+def _collects(plan: TiledPlan, contraction: Contraction, target: Target) -> str | None:
+    """Only matrix instructions leave threads less than they could store at once."""
+    if plan.collect == 0:
+        return None
+    if plan.instruction is None or plan.instruction.lanes == 1:
+        return f"C is collected in shared memory behind matrix instructions only; got row {plan.row}"
+    if plan.split.how is not Reduction.NONE:
+        return f"C is collected in shared memory by blocks that have the whole sum; got split {plan.split}"
+    merged = flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g)
+    if contraction.reads_old:
+        return "C is not collected in shared memory where the epilogue reads its old content"
+    most = collected_width(contraction, merged, target)
+    if plan.block_n % plan.collect or most % plan.collect:
+        return f"stores of C move a power of two of numbers up to {most} here that divides block_n; got {plan.collect}"
+    return None
+
+
 def _most_swizzle(plan: TiledPlan, name: str, layout: SharedLayout, chunk: int, transfer: Transfer) -> int:
     row = plan.instruction
     if row is not None and row.lanes > 1:
@@ -307,6 +329,7 @@ RULES: tuple[Check, ...] = (
     _atomic_types,
     _fragment_sets,
     _swizzles_fit,
+    _collects,
     _resources,
     _widths_allowed,
 )

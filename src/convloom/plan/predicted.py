@@ -58,7 +58,8 @@ def predicted(plan: Plan, contraction: Contraction, target: Target) -> Predicted
     tiles = blocks * step_count(plan, work)
     accesses, _ = tile_accesses(plan)
     direct = plan.split.how is Reduction.NONE or (plan.split.how is Reduction.ATOMIC and work.adds_to_result)
-    width = plan.store if direct else plan.sum_width(work.acc_bytes)
+    width = (plan.collect or plan.store) if direct else plan.sum_width(work.acc_bytes)
+    collected = blocks * plan.block_m * plan.block_n * work.c_bytes if plan.collect else 0
     requests = tile_requests(plan, exchange(contraction) if plan.swap else contraction)
     products = plan.block_m * plan.block_n * plan.block_k
     row = plan.instruction
@@ -72,16 +73,16 @@ def predicted(plan: Plan, contraction: Contraction, target: Target) -> Predicted
         round(traffic(plan, work, target)),
         tiles * requests.sectors,
         0 if row is None else tiles * products // prod(row.shape),
-        tiles * requests.written_bytes,
-        tiles * requests.wavefronts,
-        read,
-        read // LINE_BYTES,
+        tiles * requests.written_bytes + collected,
+        tiles * requests.wavefronts + collected // LINE_BYTES,
+        read + collected,
+        (read + collected) // LINE_BYTES,
         blocks * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes,
     )
 
 
 def _barriers(plan: TiledPlan, blocks: int, tiles: int) -> int:
-    """One in front and one behind each K tile; a pipeline needs one of them. K groups hand over once.
+    """One in front and one behind each K tile; a pipeline needs one of them. K groups hand over once; two part a collected tile from what was there and from its stores.
 
     Where fragments are carried from tile to tile, one more stands in front of the first.
     """
@@ -89,7 +90,8 @@ def _barriers(plan: TiledPlan, blocks: int, tiles: int) -> int:
     steps = plan.block_k // plan.k_groups // (1 if row is None else row.shape[2])
     carried = (row is not None or plan.unroll_k) and plan.fragments > 1 and steps % plan.fragments == 0
     ahead = blocks if carried and plan.stages > 1 else 0
-    return tiles * (2 if plan.stages == 1 else 1) + ahead + (blocks if plan.k_groups > 1 else 0)
+    once = int(plan.k_groups > 1) + (2 if plan.collect else 0)
+    return tiles * (2 if plan.stages == 1 else 1) + ahead + blocks * once
 
 
 def _fragment_bytes(plan: TiledPlan, contraction: Contraction) -> int:

@@ -150,7 +150,8 @@ def _stored_bytes(plan: Plan, contraction: Contraction) -> int:
     """How many bytes of C move at a time."""
     if isinstance(plan, HopperPlan) and plan.output is not Output.REGISTERS:
         return GRANULE
-    return plan.store * contraction.c.dtype.nbytes
+    numbers = plan.collect or plan.store if isinstance(plan, TiledPlan) else plan.store
+    return numbers * contraction.c.dtype.nbytes
 
 
 def _fetched_bytes(plan: Plan, contraction: Contraction) -> tuple[int, int]:

@@ -153,9 +153,18 @@ def lines_along_k(row: Instruction, along: Along) -> bool:
 
 
 def shared_bytes(plan: TiledPlan, acc: DType) -> int:
-    """Bytes of shared memory of one block: operand tiles of all stages, and the sums that K groups hand over."""
+    """Bytes of shared memory of one block: operand tiles of all stages, and the sums that K groups hand over.
+
+    C's tile, where it is collected, takes the place of operand tiles; its numbers are not wider than sums.
+    """
     tiles = plan.stages * sum(layout.nbytes for layout in tile_layouts(plan, acc))
-    return tiles + (plan.k_groups - 1) * plan.block_m * plan.block_n * acc.nbytes
+    collected = plan.block_m * collected_line(plan) * acc.nbytes if plan.collect else 0
+    return max(tiles, collected) + (plan.k_groups - 1) * plan.block_m * plan.block_n * acc.nbytes
+
+
+def collected_line(plan: TiledPlan) -> int:
+    """Numbers from one line of the collected tile of C to the next: fragments are written without bank conflicts."""
+    return plan.block_n + plan.collect
 
 
 @lru_cache(maxsize=4096)

@@ -71,6 +71,9 @@ class TiledPlan:
     k_groups: int = 1  # groups of a block's threads, each of which multiplies its share of every K tile
     split: Split = NO_SPLIT  # of K over the grid
     walk: int = 1  # rows of tiles that consecutive blocks take together, column by column; 1: row by row
+    collect: int = (
+        0  # numbers per store of C, its tile being collected in shared memory; 0: threads store what they hold
+    )
     fragments: int = 1  # sets of fragments in registers: with 2, those of the next k are loaded while one multiplies
 
     @property
@@ -140,11 +143,11 @@ def plan_text(plan: TiledPlan) -> str:
         f" serial={axis_text(plan.serial)} k={axis_text(plan.merged)}"
         f" a={plan.a} b={plan.b} store={plan.store} index={plan.index_bits} swap={int(plan.swap)}"
         f" row={plan.row} stages={plan.stages} groups={plan.k_groups} split={plan.split} walk={plan.walk}"
-        f" fragments={plan.fragments}"
+        f" fragments={plan.fragments} collect={plan.collect}"
     )
 
 
-_OPTIONAL = {"fragments": "1"}
+_OPTIONAL = {"fragments": "1", "collect": "0"}
 """Fields that a text may leave out, and what they then are."""
 
 _TRANSFER = re.compile(r"(row|k)\*(\d+)\+(\d+)(?:~(\d+))?")
@@ -170,6 +173,7 @@ _FIELDS = (
     "split",
     "walk",
     "fragments",
+    "collect",
 )
 
 
@@ -198,6 +202,7 @@ def parse_plan(text: str) -> TiledPlan:
         k_groups=numbers(fields, "groups", 1)[0],
         split=parse_split(fields["split"]),
         walk=numbers(fields, "walk", 1)[0],
+        collect=0 if fields["collect"] == "0" else numbers(fields, "collect", 1)[0],
         fragments=numbers(fields, "fragments", 1)[0],
     )
 
