@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from convloom.compiler import generate, plan_for, prepare
-from convloom.dtypes import F32, F64
+from convloom.dtypes import F16, F32, F64
 from convloom.errors import Infeasible
 from convloom.plan import legality
 from convloom.plan.check_plan import check_plan
 from convloom.plan.choose import given_plan
 from convloom.plan.split import Reduction, Split
 from convloom.plan.tiled import Along, Transfer, parse_plan, plan_text
-from convloom.problem.conv import Direction, TensorSpec
+from convloom.problem.conv import Direction, Scaling, TensorSpec
 from convloom.problem.conv_arguments import conv_problem
 from convloom.problem.gemm import Gemm
 from convloom.problem.layout import dense
@@ -51,6 +51,7 @@ BROKEN = {
     ),
     "three sets of fragments": ({"fragments": 3}, "one or two sets of fragments are kept; got 3"),
     "sets of fragments in a loop": ({"fragments": 2, "unroll_k": False}, "need an unrolled loop over k"),
+    "collected by threads": ({"collect": 4}, "collected in shared memory behind matrix instructions only; got row fma"),
     "index": ({"index_bits": 16}, "32 or 64 bits; got 16"),
     "threads": ({"block_m": 256, "block_n": 512}, "at most 1024 threads on sm_90a; this plan has 8192"),
     "shared memory": ({"block_k": 4096}, "bytes of shared memory on sm_90a; this plan needs 786432"),
@@ -117,6 +118,21 @@ def test_instructions_fit_types_and_target():
     assert "multiplies f16 by f16 to f32; the contraction has f32" in check_plan(matrix, PRODUCT, SM_90A).reason
     assert "cpu has no instruction mma" in check_plan(matrix, PRODUCT, CPU).reason
     assert "cpu has no asynchronous copies" in check_plan(replace(GOOD, stages=2), PRODUCT, CPU).reason
+
+
+def test_collected_tiles():
+    """Of whole sums, stores as wide as C allows, and nobody reads what C held."""
+    halves = [TensorSpec(F16, dense(shape)) for shape in ((64, 48), (48, 96), (64, 96))]
+    product = prepare(Gemm((), 64, 96, 48, *halves)).contraction
+    good = parse_plan(
+        "tiled block=32x32x16 thread=16x16 chunk=16x8 lanes=1 unroll=0 g=- m=m0 n=n0 serial=- k=k0 a=k*8+8 b=row*8+8"
+        " store=2 index=32 swap=0 row=mma.m16n8k16.f32.f16.f16 stages=3 groups=1 split=none walk=1 collect=8"
+    )
+    assert check_plan(good, product, SM_90A) is None
+    assert "got split passes*2" in check_plan(replace(good, split=Split(Reduction.PASSES, 2)), product, SM_90A).reason
+    assert "up to 8 here" in check_plan(replace(good, collect=16), product, SM_90A).reason
+    old = prepare(Gemm((), 64, 96, 48, *halves, scaling=Scaling(beta=True))).contraction
+    assert "reads its old content" in check_plan(good, old, SM_90A).reason
 
 
 def test_atomic_sums_need_atomic_additions():

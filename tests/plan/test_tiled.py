@@ -32,7 +32,7 @@ PLANS = st.builds(
 
 TEXT = (
     "tiled block=16x32x8 thread=2x4 chunk=1x4 lanes=4 unroll=0 g=- m=m0,m1 n=n0 serial=k1 k=k0"
-    " a=k*4+0 b=row*4+8 store=4 index=32 swap=1 row=fma stages=1 groups=1 split=none walk=1 fragments=2"
+    " a=k*4+0 b=row*4+8 store=4 index=32 swap=1 row=fma stages=1 groups=1 split=none walk=1 fragments=2 collect=0"
 )
 
 
@@ -85,3 +85,4 @@ def test_malformed_text(old, new, words):
 
 def test_sets_of_fragments_may_be_left_out():
     assert parse_plan(TEXT.replace(" fragments=2", "")).fragments == 1
+    assert parse_plan(TEXT.replace(" collect=0", "")).collect == 0

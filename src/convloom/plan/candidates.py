@@ -43,12 +43,11 @@ from convloom.plan.tiled import SCALAR, TiledPlan, Transfer
 from convloom.plan.workspace import adds_to_result
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
-from convloom.target.catalogue import row_named, rows_for
+from convloom.target.catalogue import row_named
 from convloom.target.fragment_access import columns_together
 from convloom.target.instruction import Family, Instruction
 
 _STORE_BYTES = 16  # of the widest store of a thread
-_LEAST_PIPELINED = 16  # numbers of C per thread from which several stages are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +193,7 @@ def tile_shapes(target: Target, contraction: Contraction, n: int) -> tuple[TileS
     acc = contraction.acc
     if target.vector_bits <= 32:
         rows = _rows(target, products_of(contraction))
-        return (*(shape for row in rows for shape in _row_shapes(row)), *_thread_shapes(_has_copies(target)))
+        return (*(shape for row in rows for shape in _row_shapes(row)), *_thread_shapes())
     lanes = min(target.math_lanes(acc), 1 << max(n - 1, 1).bit_length())
     return _vector_shapes(max(lanes, target.math_lanes(acc) // 4))
 
@@ -211,10 +210,6 @@ def _vector_shapes(lanes: int) -> tuple[TileShape, ...]:
         thread_n = lanes * vectors
         shapes.append(TileShape(thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, 1, lanes, lanes))
     return tuple(shapes)
-
-
-def _has_copies(target: Target) -> bool:
-    return bool(rows_for(target.arch, Family.ASYNC_COPY))
 
 
 @lru_cache(maxsize=64)
@@ -241,7 +236,7 @@ def _row_shapes(name: str) -> tuple[TileShape, ...]:
 
 @lru_cache(maxsize=16)
 def _matrix_shapes(name: str) -> tuple[TileShape, ...]:
-    """Lines of 64 or 128 bytes of k; two sets of fragments where they are few."""
+    """Lines of 64 or 128 bytes of k; two sets of fragments where they can be carried over K tiles."""
     shapes: list[TileShape] = []
     row = row_named(name)
     nbytes = stored_type(row, "a").nbytes
@@ -250,10 +245,11 @@ def _matrix_shapes(name: str) -> tuple[TileShape, ...]:
         ((64, 64), (64, 32), (32, 64), (32, 32), (16, 64), (16, 32), (64, 16)),
         ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (1, 4), (4, 1)),
         depths,
-        (3, 4),
+        (2, 3, 4),
     ):
         block = (thread_m * rows, thread_n * columns, block_k)
-        shapes.append(TileShape(*block, thread_m, thread_n, row.shape[0], row.shape[1], 1, name, stages))
+        sets = 1 if block_k // row.shape[2] % 2 else 2
+        shapes.append(TileShape(*block, thread_m, thread_n, row.shape[0], row.shape[1], 1, name, stages, sets))
     return tuple(shapes)
 
 
@@ -272,15 +268,13 @@ def _lane_shapes(name: str) -> tuple[TileShape, ...]:
 
 
 @lru_cache(maxsize=2)
-def _thread_shapes(copies: bool) -> tuple[TileShape, ...]:
-    """Tiles of threads; with several stages where copies are asynchronous."""
+def _thread_shapes() -> tuple[TileShape, ...]:
+    """Tiles of threads, one K tile at a time: copies of single numbers ahead are slower (1.1 times, on an H200)."""
     shapes: list[TileShape] = []
     for (thread_m, thread_n), (rows, columns), block_k in product(_THREAD_TILES, _THREAD_GRIDS, (4, 8, 16, 32)):
         chunk_m, chunk_n = min(thread_m, 4), min(thread_n, 4)
         sizes = (thread_m * rows, thread_n * columns, block_k, thread_m, thread_n, chunk_m, chunk_n, 1)
         shapes.append(TileShape(*sizes))
-        if copies and thread_m * thread_n >= _LEAST_PIPELINED and block_k in (8, 16):
-            shapes.append(TileShape(*sizes, stages=3))
     return tuple(shapes)
 
 

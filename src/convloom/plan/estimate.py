@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from convloom.dtypes import dtype_named
 from convloom.plan.grid_plan import GridPlan
 from convloom.plan.shared_layout import shared_bytes, stored_type
-from convloom.plan.split import LOADS_AHEAD, Reduction
+from convloom.plan.split import Reduction
 from convloom.plan.tiled import Along, TiledPlan, Transfer
 from convloom.target.arch import Target
 from convloom.target.fragment_access import packing
@@ -47,16 +47,46 @@ class Cost:
     blocks: int
 
 
-# Cycles per thread-level event; fitted by hand on one machine of each kind, to be replaced by calibration.
-_ACCESS_CYCLES = {True: 3.0, False: 8.0}  # one masked global access with its index math: vector machine, thread machine
+# Cycles of a vector machine per event; fitted by hand on one processor.
+_ACCESS_CYCLES = 3.0  # one masked global access with its index math
 _SCATTER_CYCLES = 1.0  # one number stored to shared memory across rows
-_STEP_CYCLES = {True: 12.0, False: 40.0}  # loop and barrier overhead of one K tile, per thread or per block
-_BLOCK_CYCLES = {True: 300.0, False: 1500.0}  # decoding, clearing, epilogue set-up of one block
-_STORE_CYCLES = {True: 2.0, False: 8.0}
-_LATENCY_CYCLES = 700.0  # from asking device memory to having the data in shared memory
-_LAUNCH_SECONDS = {True: 2e-6, False: 3e-6}  # of a further launch of the same call
-_NEAR_CACHE = 2.0  # how much faster than device memory partial sums come back: most are still in the cache
+_STEP_CYCLES = 12.0  # loop overhead of one K tile, per thread
+_BLOCK_CYCLES = 300.0  # decoding, clearing, epilogue set-up of one block
+_STORE_CYCLES = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Cycles of a multiprocessor per event, for one way to multiply.
+
+    access, scatter, store: one of a warp. block: decoding, clearing, launch of one block. exposed: of one K tile, what
+    one block waits for barriers and memory; other blocks on the multiprocessor hide it by the power `sharing` of their
+    number. pipelined, carried: the same where copies run ahead, and where fragments are carried over K tiles too.
+    """
+
+    access: float
+    scatter: float
+    store: float
+    block: float
+    exposed: float
+    pipelined: float
+    carried: float
+    sharing: float
+
+
+# Fitted to 1051 plans of 42 layers, directions and types on one H200 (tests/device/sweep_plans.py, 2026-12-01): the
+# model takes plans that are 1.02 times as slow as the best of a layer, on the average, for both ways.
+_EVENTS = {
+    True: _Events(3.2, 0.9, 11.0, 2200.0, 2100.0, 690.0, 200.0, 1.26),  # matrix instructions
+    False: _Events(5.1, 1.0, 30.0, 1500.0, 13800.0, 13800.0, 13800.0, 3.5),  # multiply-adds of single threads
+}
+_LATENCY_CYCLES = 1430.0  # from asking device memory to having the data in shared memory, others asking too
+_MOST_EXPOSED = 1500.0  # cycles of one K tile: nobody waits longer than for memory and two barriers
+_BLEND = 4.0  # exponent: arithmetic and memory hide each other, but where they are nearly equal not wholly
+_LAUNCH_SECONDS = {True: 2e-6, False: 1.5e-6}  # of a further launch of a call: a GPU's is queued behind the first
+_NEAR_CACHE = {True: 2.0, False: 0.67}  # speed at which partial sums come back, by that of device memory
 _BANKS = 32
+_BANK_BYTES = 128.0  # that shared memory serves in a cycle
 _REGISTER_FILE = 65536  # 32-bit registers of a multiprocessor
 
 
@@ -68,14 +98,21 @@ def estimate(plan: TiledPlan, work: Workload, target: Target) -> Cost:
     steps = step_count(plan, work)
     resident = 1 if vector_machine else resident_blocks(plan, work, target)
     if vector_machine:
-        waves, per_block = -(-blocks // target.processors), _vector_block(plan, work, target, steps)
+        cycles = -(-blocks // target.processors) * _vector_block(plan, work, target, steps)
     else:
-        busy = min(resident, max(1, -(-blocks // target.processors)))
-        waves = max(1.0, blocks / (target.processors * busy)) * busy
-        per_block = _thread_block(plan, work, target, steps, busy)
-    compute = waves * per_block / (target.clock_ghz * 1e9)
+        cycles = _multiprocessor(plan, work, target, steps, -(-blocks // target.processors), resident)
+    compute = cycles / (target.clock_ghz * 1e9)
     memory = _traffic(plan, work, target, resident) / (target.bandwidth_gbs * 1e9)
-    return Cost(max(compute, memory) + second_pass(plan, work, target, blocks), compute, memory, blocks)
+    both = max(compute, memory) if vector_machine else (compute**_BLEND + memory**_BLEND) ** (1 / _BLEND)
+    return Cost(both + second_pass(plan, work, target, blocks), compute, memory, blocks)
+
+
+def _multiprocessor(plan: TiledPlan, work: Workload, target: Target, steps: int, blocks: int, resident: int) -> float:
+    """Cycles of a multiprocessor for its blocks, as many at a time as it holds; the last ones may be fewer."""
+    together = min(resident, blocks)
+    rounds, rest = divmod(blocks, together)
+    cycles = rounds * _thread_block(plan, work, target, steps, together)
+    return cycles + (_thread_block(plan, work, target, steps, rest) if rest else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +132,9 @@ def second_pass(plan: GridPlan, work: Workload, target: Target, blocks: int) -> 
         return 0.0
     partial = blocks * plan.block_m * plan.block_n * work.acc_bytes
     passes = _PASSES[plan.split.how]
-    waits = -(-plan.split.parts // LOADS_AHEAD) if plan.split.how is Reduction.PASSES else 1
-    waited = 0.0 if target.vector_bits > 32 else waits * _LATENCY_CYCLES / (target.clock_ghz * 1e9)
-    moved = passes.visits * partial / (target.bandwidth_gbs * 1e9 * _NEAR_CACHE)
-    return passes.launches * _LAUNCH_SECONDS[target.vector_bits > 32] + waited + moved
+    vector_machine = target.vector_bits > 32
+    moved = passes.visits * partial / (target.bandwidth_gbs * 1e9 * _NEAR_CACHE[vector_machine])
+    return passes.launches * _LAUNCH_SECONDS[vector_machine] + moved
 
 
 def step_count(plan: GridPlan, work: Workload) -> int:
@@ -151,40 +187,49 @@ def _vector_block(plan: TiledPlan, work: Workload, target: Target, steps: int) -
     vectors = plan.thread_n // plan.lanes
     arithmetic = max(plan.thread_m * vectors / rate, (plan.thread_m + vectors) / 2) * plan.block_k
     spill = 3.0 if plan.thread_m * vectors + vectors + 1 > target.max_registers else 1.0
-    copies = 2.0 * plan.thread_m * vectors + _STEP_CYCLES[True]
+    copies = 2.0 * plan.thread_m * vectors + _STEP_CYCLES
     accesses, scattered = tile_accesses(plan)
     split = (work.a_split_cost + work.b_split_cost) / 2
     step = (
-        plan.threads * (arithmetic * spill + copies)
-        + accesses * _ACCESS_CYCLES[True] * split
-        + scattered * _SCATTER_CYCLES
+        plan.threads * (arithmetic * spill + copies) + accesses * _ACCESS_CYCLES * split + scattered * _SCATTER_CYCLES
     )
-    stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES[True]
-    return steps * step + stores + _BLOCK_CYCLES[True]
+    stores = plan.block_m * plan.block_n / plan.store * _STORE_CYCLES
+    return steps * step + stores + _BLOCK_CYCLES
 
 
-def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, resident: int) -> float:
-    """Cycles of one block while `resident` blocks share a multiprocessor."""
+def _thread_block(plan: TiledPlan, work: Workload, target: Target, steps: int, together: int) -> float:
+    """Cycles of so many blocks that share a multiprocessor."""
     numbers = plan.block_m * plan.block_n * plan.block_k
     row = plan.instruction
-    if row is None or row.lanes == 1:
+    matrix = row is not None and row.lanes > 1
+    events = _EVENTS[matrix]
+    if row is None or not matrix:
         deep = 1 if row is None else row.shape[2]
         arithmetic = numbers / (dict(target.multiply_adds)[work.acc_name] if row is None else target.row_rate(row))
         fragments = plan.thread_m / plan.chunk_m + plan.thread_n / plan.chunk_n
-        shared = plan.group_threads * fragments * plan.block_k / deep / 8.0
+        read = plan.group_threads * fragments * plan.block_k / deep * 16.0
+        nbytes = work.acc_bytes
     else:
         arithmetic = numbers / target.row_rate(row)
-        units = plan.units_m * plan.units_n
-        shared = units * (plan.thread_m + plan.thread_n) * plan.block_k * stored_type(row, "a").nbytes / 128.0
+        nbytes = stored_type(row, "a").nbytes
+        read = plan.units_m * plan.units_n * (plan.thread_m + plan.thread_n) * plan.block_k * nbytes
+    shared = (read + plan.block_k * (plan.block_m + plan.block_n) * nbytes) / _BANK_BYTES
     accesses, scattered = tile_accesses(plan)
     split = (work.a_split_cost + work.b_split_cost) / 2
-    loads = (accesses * _ACCESS_CYCLES[False] * split + scattered * _SCATTER_CYCLES) / 32.0
-    idle = max(1.0, 128.0 / (plan.threads * resident))
-    work_cycles = (max(arithmetic, shared) + loads) * idle + _STEP_CYCLES[False]
-    hidden = resident * max(plan.stages - 1, 1)
-    stores = plan.block_m * plan.block_n / (plan.collect or plan.store) * _STORE_CYCLES[False] / 32.0
-    handed = 2.0 * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes / 128.0
-    return steps * max(work_cycles, _LATENCY_CYCLES / hidden) + handed + stores + _BLOCK_CYCLES[False]
+    loads = (accesses * events.access * split + scattered * events.scatter) / 32.0
+    busy = together * (max(arithmetic, shared) * max(1.0, 128.0 / (plan.threads * together)) + loads)
+    ahead = plan.stages - 1
+    step = max(busy, _LATENCY_CYCLES / ahead) if ahead else busy
+    step += min(_exposed(plan, events) / together**events.sharing, _MOST_EXPOSED)
+    stores = together * plan.block_m * plan.block_n / (plan.collect or plan.store) * events.store / 32.0
+    handed = 2.0 * (plan.k_groups - 1) * plan.block_m * plan.block_n * work.acc_bytes / _BANK_BYTES * together
+    return steps * step + handed + stores + events.block
+
+
+def _exposed(plan: TiledPlan, events: _Events) -> float:
+    if plan.stages == 1:
+        return events.exposed
+    return events.carried if plan.carries else events.pipelined
 
 
 def traffic(plan: GridPlan, work: Workload, target: Target) -> float:

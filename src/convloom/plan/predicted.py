@@ -82,14 +82,13 @@ def predicted(plan: Plan, contraction: Contraction, target: Target) -> Predicted
 
 
 def _barriers(plan: TiledPlan, blocks: int, tiles: int) -> int:
-    """One in front and one behind each K tile; a pipeline needs one of them. K groups hand over once; two part a collected tile from what was there and from its stores.
+    """One in front and one behind each K tile; a pipeline needs one of them. K groups hand over once.
+
+    A collected tile of C is parted from what was there before, and from its stores.
 
     Where fragments are carried from tile to tile, one more stands in front of the first.
     """
-    row = plan.instruction
-    steps = plan.block_k // plan.k_groups // (1 if row is None else row.shape[2])
-    carried = (row is not None or plan.unroll_k) and plan.fragments > 1 and steps % plan.fragments == 0
-    ahead = blocks if carried and plan.stages > 1 else 0
+    ahead = blocks if plan.carries else 0
     once = int(plan.k_groups > 1) + (2 if plan.collect else 0)
     return tiles * (2 if plan.stages == 1 else 1) + ahead + blocks * once
 

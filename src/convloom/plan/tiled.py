@@ -11,7 +11,7 @@ from convloom.errors import Infeasible, UnsupportedTarget
 from convloom.plan.plan_fields import axis_names, axis_text, fields_of, flag, numbers
 from convloom.plan.split import NO_SPLIT, Split, parse_split
 from convloom.target.catalogue import row_named
-from convloom.target.instruction import Instruction
+from convloom.target.instruction import Instruction, Register
 
 _SUM_BYTES = 16
 SCALAR = "fma"
@@ -102,6 +102,21 @@ class TiledPlan:
         return self.units_m * self.units_n * self.unit_lanes
 
     @property
+    def k_steps(self) -> int:
+        """Steps in which a thread multiplies its share of one K tile."""
+        row = self.instruction
+        return self.block_k // self.k_groups // (1 if row is None else row.shape[2])
+
+    @property
+    def carries(self) -> bool:
+        """Whether the first fragments of a K tile are loaded while the last ones of the tile before multiply.
+
+        Registers have no number that is known only when the code runs, so the sets must alternate alike in every tile.
+        """
+        unrolled = self.row != SCALAR or self.unroll_k
+        return self.stages > 1 and unrolled and self.fragments > 1 and self.k_steps % self.fragments == 0
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
         return self.group_threads * self.k_groups
@@ -113,10 +128,10 @@ class TiledPlan:
         return gcd(self.block_m * self.block_n // self.group_threads, _SUM_BYTES // acc_bytes)
 
     def registers(self) -> int:
-        """Estimate of the numbers a thread keeps in registers: accumulators, fragments, index math.
+        """Estimate of the numbers of the accumulators' width a thread keeps in registers: those, fragments, index math.
 
-        Weights of rows were fitted to what NVRTC 13 reported of 100 random plans; most kernels take 0.6 to 1.4 times
-        as many (fewer where K is one tile: then the compiler finishes one accumulator after the other).
+        Weights of rows were fitted to what NVRTC 13 reported of 70 plans; most kernels take 0.8 to 1.1 times as many
+        (fewer where K is one tile: then the compiler finishes one accumulator after the other).
         """
         row = self.instruction
         if row is None:
@@ -126,7 +141,9 @@ class TiledPlan:
         count_m, count_n = self.thread_m // m, self.thread_n // n
         fragments = count_m * row.operand("a").registers + count_n * row.operand("b").registers
         accumulators = count_m * count_n * row.operand("d").registers
-        return accumulators * 5 // 4 + self.fragments * fragments // 4 + min(self.accesses(), 16) + 30
+        index_math = min(self.accesses(), 24) * 6 // 5 + 40
+        wide = row.operand("d").register is Register.F64
+        return accumulators + self.fragments * fragments + (index_math // 2 if wide else index_math)
 
     def accesses(self) -> int:
         """Global accesses of a thread for one K tile."""
