@@ -12,6 +12,7 @@ from convloom.plan.epilogue_access import ExtraAccess, extra_access
 from convloom.plan.families import Plan
 from convloom.plan.hopper import HopperPlan, Output
 from convloom.plan.policy import ANYTHING, Policy
+from convloom.plan.tiled import TiledPlan
 from convloom.plan.workspace import workspace_condition, workspace_numbers
 from convloom.problem.contraction import AxisKind, Contraction, Operand, exchange
 from convloom.target.arch import Target
