@@ -80,6 +80,7 @@ def _multiplying(
     multiplier = multiplier_for(frame)
     multiplier.clear(builder)
     _reduce(builder, frame, place, multiplier)
+    multiplier.settle(builder)
     reduce_groups(builder, frame, multiplier.accumulators)
     store(builder, frame, place, multiplier)
     name = f"tiled_{plan.block_m}x{plan.block_n}x{plan.block_k}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from convloom.errors import InternalError
-from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, local_sym, select, simplify
+from convloom.expr import Expr, Op, all_of, bounds, const, linear_form, local_sym, negate, select, simplify
 from convloom.ir.build import IrBuilder
 from convloom.ir.functions import Function
 from convloom.ir.ops import Address, Buffer, Call, Convert, LoopKind, Read, Scope, Splat, Value
@@ -149,6 +149,8 @@ class TileLoader:
         zero = self._source.zero
         if zero is None:
             return value
+        if self._multiplied_raw:
+            return self._filled(builder, value, mask)
 
         def taken(lane: int) -> Value:
             row, k = self._row, self._k
@@ -171,6 +173,24 @@ class TileLoader:
         return Call(Function.SUB, (value, Read(lanes, const(0), vector)))
 
     @property
+    def _multiplied_raw(self) -> bool:
+        """Whether the tile holds the operand's own numbers, and its zero point is taken off the sums."""
+        return self._source.buffer.dtype is self._dtype
+
+    def _filled(self, builder: IrBuilder, value: Value, mask: Expr | None) -> Value:
+        """The numbers, and the zero point where there are none, if it is surely one of the tile's type."""
+        zero, vector = self._source.zero, self._transfer.vector
+        if zero is None or mask is None or zero.buffer.dtype is not self._dtype:
+            return value
+        name = builder.unique(f"{self._source.name}_filled")
+        numbers = builder.allocate(Buffer(name, self._dtype, Scope.REGISTER, vector))
+        builder.write(numbers, 0, value)
+        single = Read(zero.buffer, simplify(_offset(self._source, zero.view, self._row, self._k)))
+        with builder.condition(simplify(negate(mask))):
+            builder.write(numbers, 0, single if vector == 1 else Splat(single, vector))
+        return Read(numbers, const(0), vector)
+
+    @property
     def stages_numbers(self) -> bool:
         """Whether a thread has the registers for its numbers of one tile."""
         return self._rounds * self._transfer.vector <= _MOST_STAGED
@@ -178,7 +198,8 @@ class TileLoader:
     @property
     def copied_bytes(self) -> int:
         """Bytes that lie together in the tile, if they can go there as they are; 0 where the tile has another type."""
-        same = self._source.buffer.dtype is self._dtype and self._source.zero is None
+        zero = self._source.zero
+        same = self._multiplied_raw and (zero is None or zero.buffer.dtype is not self._dtype)
         return self._piece * self._dtype.nbytes if same else 0
 
     @property

@@ -102,6 +102,10 @@ class Multiplier(Sums, Protocol):
         """How K tiles in these buffers are multiplied; allocates the registers of its fragments."""
         ...
 
+    def settle(self, builder: IrBuilder) -> None:
+        """What is due once, behind the last K tile."""
+        ...
+
     def each_part(self, builder: IrBuilder, emit: EmitPart) -> None:
         """Opens loops over this thread's accumulators and emits each part once."""
         ...

@@ -9,6 +9,7 @@ from convloom.ir.ops import Address, Buffer, Constant, LoopKind, Read, Registers
 from convloom.lower.frame import Frame
 from convloom.lower.multiply import EmitPart, Stages, TileProduct, TileUse
 from convloom.lower.multiply_scalar import interleaved
+from convloom.lower.zero_sums import ZeroSums
 from convloom.plan.shared_layout import SharedLayout, tile_layouts
 from convloom.target.catalogue import row_named
 from convloom.target.instruction import Instruction
@@ -24,6 +25,7 @@ class LaneMultiplier:
         plan = frame.plan
         self._depth = row.shape[2]
         self._acc = Buffer("acc", frame.contraction.acc, Scope.REGISTER, plan.thread_m * plan.thread_n)
+        self._zeros = ZeroSums(frame, row, plan.thread_m, plan.thread_n)
 
     @property
     def accumulators(self) -> Buffer:
@@ -39,6 +41,7 @@ class LaneMultiplier:
         builder.allocate(self._acc)
         with builder.loop("i", self._acc.size, LoopKind.UNROLLED) as i:
             builder.write(self._acc, i, Constant(0, self._frame.contraction.acc))
+        self._zeros.clear(builder)
 
     def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
         """One depth of the instruction after the other: packed words of both tiles, then all their products."""
@@ -81,6 +84,11 @@ class LaneMultiplier:
             total = Registers(self._acc, i * plan.thread_n + j, 1)
             a, b = Registers(left, slot * plan.thread_m + i, 1), Registers(right, slot * plan.thread_n + j, 1)
             builder.instruct(self._row, d=total, a=a, b=b, c=total)
+        self._zeros.add(builder, left, right, slot)
+
+    def settle(self, builder: IrBuilder) -> None:
+        """Takes zero points off the sums."""
+        self._zeros.settle(builder, self._acc)
 
     def place(self, number: Expr) -> tuple[Expr, Expr]:
         """Chunks interleave in both directions."""

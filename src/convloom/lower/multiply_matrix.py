@@ -8,6 +8,7 @@ from convloom.ir.ops import Buffer, Constant, LoopKind, Read, Registers, Scope
 from convloom.lower.frame import Frame
 from convloom.lower.load_fragment import FragmentLoader
 from convloom.lower.multiply import EmitPart, Stages, TileProduct, TileUse
+from convloom.lower.zero_sums import ZeroSums
 from convloom.plan.shared_layout import SharedLayout, tile_layouts
 from convloom.target.instruction import Instruction
 
@@ -27,6 +28,7 @@ class MatrixMultiplier:
         self._right = FragmentLoader(frame, row, "b", plan.fragments)
         count = self._left.count * self._right.count * self._d
         self._acc = Buffer("acc", frame.contraction.acc, Scope.REGISTER, count)
+        self._zeros = ZeroSums(frame, row, self._left.count, self._right.count)
 
     @property
     def accumulators(self) -> Buffer:
@@ -42,6 +44,7 @@ class MatrixMultiplier:
         builder.allocate(self._acc)
         with builder.loop("i", self._acc.size, LoopKind.UNROLLED) as i:
             builder.write(self._acc, i, Constant(0, self._frame.contraction.acc))
+        self._zeros.clear(builder)
 
     def product(self, builder: IrBuilder, a: TileUse, b: TileUse) -> TileProduct:
         """One instruction depth of k after the other: fragments of both tiles, then all their products."""
@@ -67,6 +70,11 @@ class MatrixMultiplier:
             a = Registers(left.buffer, (slot * left.count + i) * left.registers, left.registers)
             b = Registers(right.buffer, (slot * right.count + j) * right.registers, right.registers)
             builder.instruct(self._row, d=sums, a=a, b=b, c=sums)
+        self._zeros.add(builder, left.buffer, right.buffer, slot)
+
+    def settle(self, builder: IrBuilder) -> None:
+        """Takes zero points off the sums."""
+        self._zeros.settle(builder, self._acc)
 
     def place(self, number: Expr) -> tuple[Expr, Expr]:
         """Fragment by fragment."""

@@ -77,6 +77,9 @@ class ScalarMultiplier:
             product = MultiplyAdd(factor, Read(right, column, plan.lanes), Read(self._acc, index, plan.lanes))
             builder.write(self._acc, index, product)
 
+    def settle(self, builder: IrBuilder) -> None:
+        """Nothing: factors came without their zero points."""
+
     def place(self, number: Expr) -> tuple[Expr, Expr]:
         """Chunks interleave in both directions."""
         plan, frame = self._frame.plan, self._frame
