@@ -87,6 +87,12 @@ LAUNCHES = {
     "through shared memory, with a bias": Launch(
         FORWARD, "fwd", plan("64x32", PIXELS, IMAGES, out="shared"), bias="f32"
     ),
+    "turned": Launch(
+        FORWARD, "fwd", plan("64x48", "n0;m0,m1,m2;k0,k1;k2", "tile;columns", stages=4, out="turned", swap=1)
+    ),
+    "turned, two consumers, a bias": Launch(
+        TAILS, "fwd", plan("128x16", "n0;m0;-;k0", "tile;tile", consumers=2, out="turned", swap=1), bias="f32"
+    ),
     "pieces": Launch(FORWARD, "fwd", plan("128x32", PIXELS, IMAGES, stages=4, out="pieces"), 1),
     "pieces, an odd number of chunks": Launch(TAILS, "fwd", plan("64x48", "m0;n0;-;k0", "tile;tile", out="pieces"), 1),
     "gradient of data, phases, pieces": Launch(

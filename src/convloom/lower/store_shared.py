@@ -48,7 +48,7 @@ class SharedStore:
             tuple(simplify(item.stride * c.dtype.nbytes) for item in dimensions[1:]),
             tuple(1 for _ in dimensions),
             self._result.swizzle,
-            box=(self._result.width, self._result.rows, *(1 for _ in dimensions[2:])),
+            box=(self._result.line, self._result.size // self._result.line, *(1 for _ in dimensions[2:])),
             offset=copy.offset,
         )
 
@@ -66,14 +66,16 @@ class ConsumerStore:
         self._frame, self._result, self._shared, self._map = frame, result, shared, map
         self._consumer = builder.let("consumer", frame.member // WARPGROUP)
         lane, warp = frame.member % WARP, frame.member % WARPGROUP // WARP
-        row = builder.let("chunk_row", warp * _COLUMNS + lane // _MATRIX % 2 * _MATRIX + lane % _MATRIX)
-        right = builder.let("chunk_right", lane // _COLUMNS)
-        self._places = [
-            builder.let(
-                f"place_{first}", row * result.width + _exchanged(result, first // _MATRIX + right, row) * _MATRIX
-            )
-            for first in range(0, result.width, _COLUMNS)
-        ]
+        down, right, row = lane // _MATRIX % 2, lane // _COLUMNS, lane % _MATRIX
+        self._places: list[Expr] = []
+        for first in range(0, result.width, _COLUMNS):
+            if result.turned:
+                line, piece = first + right * _MATRIX + row, warp * 2 + down
+            else:
+                line, piece = warp * _COLUMNS + down * _MATRIX + row, first // _MATRIX + right
+            at = line * result.line + _exchanged(result, simplify(piece), simplify(line)) * _MATRIX
+            self._places.append(builder.let("chunk_at", at))
+        self._row = row_named("stmatrix.x4.trans" if result.turned else "stmatrix.x4")
         self._words = builder.allocate(Buffer("words", B32, Scope.REGISTER, _WORDS))
 
     def store(self, builder: IrBuilder, corner: dict[str, Expr], accumulators: Buffer, convert: Convert) -> None:
@@ -140,7 +142,7 @@ class ConsumerStore:
                 value = convert(row + down, column + right + lane % 4 * 2, Read(accumulators, const(held), 2))
                 builder.write(self._words, word, Pack(value))
             target = Address(self._shared, slot + place)
-            builder.instruct(row_named("stmatrix.x4"), address=target, a=Registers(self._words, const(0), _WORDS))
+            builder.instruct(self._row, address=target, a=Registers(self._words, const(0), _WORDS))
 
     def _send(self, builder: IrBuilder, map: MapParameter, slot: Expr, values: dict[str, Expr]) -> None:
         frame, copy = self._frame, self._result.copy

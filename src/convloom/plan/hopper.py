@@ -30,6 +30,7 @@ class Output(Enum):
 
     REGISTERS = "registers"  # each thread stores the runs of columns that it holds
     SHARED = "shared"  # through shared memory, by tensor stores that overlap the next tile
+    TURNED = "turned"  # as `shared`, where C is contiguous along M: chunks hold lines of a column each
     PIECES = "pieces"  # through shared memory, from where threads store pieces of rows
 
 

@@ -108,7 +108,8 @@ def _options(
 ) -> Iterator[HopperPlan]:
     """With results through shared memory where C allows it, and with K divided."""
     nbytes = oriented.a.dtype.nbytes
-    through = (replace(plan, output=output) for output in (Output.SHARED, Output.PIECES) if plan.store == 2)
+    outputs = (Output.SHARED, Output.PIECES) if plan.store == 2 else (Output.TURNED,)
+    through = (replace(plan, output=output, store=2) for output in outputs)
     best = next((option for option in through if not isinstance(chunks_of(oriented, option), str)), plan)
     if resources(best, nbytes, target) is None:
         yield _deepest(best, nbytes, target)

@@ -16,6 +16,7 @@ _TURN = 600.0  # of a tile: decoding, the last multiply's depth, the epilogue's 
 _STORE = 17.0  # of 64 pairs of numbers that threads store themselves
 _CHUNK = {
     Output.SHARED: 350.0,
+    Output.TURNED: 350.0,
     Output.PIECES: 500.0,
 }  # of 64 x 64 numbers of a consumer
 

@@ -10,7 +10,7 @@ from convloom.plan.bulk_copy import SPAN, BulkCopy, bulk_copy
 from convloom.plan.flat_axis import merged_axis
 from convloom.plan.hopper import HopperPlan, Output, row_for
 from convloom.plan.legality import axes_covered, phase_axes_serial, store_width
-from convloom.plan.result_chunks import ResultChunks, chunk_bytes, result_copy, result_pieces
+from convloom.plan.result_chunks import ResultChunks, chunk_bytes, result_copy, result_pieces, result_turned
 from convloom.plan.split import Reduction
 from convloom.problem.contraction import AxisKind, Contraction
 from convloom.target.arch import Target
@@ -131,7 +131,9 @@ def _store(plan: HopperPlan, contraction: Contraction, target: Target) -> str | 
 def _shared_output(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:
     if plan.split.how is not Reduction.NONE:
         return f"parts of a sum go to the workspace from registers; got out={plan.output.value}, split={plan.split}"
-    widest = store_width(contraction, flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g), target)
+    widest = 2
+    if plan.output is not Output.TURNED:
+        widest = store_width(contraction, flat_axes(contraction, plan.m, plan.n, plan.merged, plan.g), target)
     if plan.store != 2 or widest % 2:
         return f"matrix stores take pairs of columns; got store={plan.store}, and the views allow {widest}"
     found = chunks_of(contraction, plan)
@@ -140,8 +142,10 @@ def _shared_output(plan: HopperPlan, contraction: Contraction, target: Target) -
 
 def chunks_of(contraction: Contraction, plan: HopperPlan) -> ResultChunks | str:
     """The chunks of a plan whose results go through shared memory, or a reason why there are none."""
-    found = result_copy if plan.output is Output.SHARED else result_pieces
-    return found(contraction, plan, plan.instruction.shape[0])
+    return _CHUNKS[plan.output](contraction, plan, plan.instruction.shape[0])
+
+
+_CHUNKS = {Output.SHARED: result_copy, Output.TURNED: result_turned, Output.PIECES: result_pieces}
 
 
 def _numbers(plan: HopperPlan, contraction: Contraction, target: Target) -> str | None:

@@ -9,6 +9,7 @@ from convloom.dtypes import BF16, F16
 from convloom.expr import divisor
 from convloom.plan.access_facts import flat_axes, flat_width
 from convloom.plan.bulk_copy import BulkCopy, CopyKind, bulk_copy
+from convloom.plan.epilogue_access import varies_along_n
 from convloom.plan.flat_axis import MASKED_IN_RESULT, merged_axis
 from convloom.plan.grid_plan import GridPlan
 from convloom.problem.contraction import Contraction
@@ -30,16 +31,25 @@ PIECE = 8
 
 @dataclass(frozen=True, slots=True)
 class ResultChunks:
-    """Chunks of `rows` x `width` numbers of 16 bits; `copy`: each is written by one tensor store, None: by threads."""
+    """Chunks of `rows` x `width` numbers of 16 bits; `copy`: each is written by one tensor store, None: by threads.
+
+    They lie in lines along a row, or along a column where `turned`.
+    """
 
     copy: BulkCopy | None
     rows: int
     width: int
+    turned: bool = False
+
+    @property
+    def line(self) -> int:
+        """Numbers of a line."""
+        return self.rows if self.turned else self.width
 
     @property
     def swizzle(self) -> Swizzle:
-        """The one that spans a row of a chunk, so that matrix stores meet no bank twice."""
-        return Swizzle(self.width * F16.nbytes)
+        """The one that spans a line of a chunk, so that matrix stores meet no bank twice."""
+        return Swizzle(self.line * F16.nbytes)
 
     @property
     def size(self) -> int:
@@ -54,18 +64,32 @@ def chunk_bytes(block_n: int, rows: int) -> int:
 
 def result_copy(contraction: Contraction, plan: GridPlan, rows: int) -> ResultChunks | str:
     """Chunks by tensor stores, `rows` rows at a time; in words why there are none."""
+    return _copied(contraction, plan, rows, turned=False)
+
+
+def result_turned(contraction: Contraction, plan: GridPlan, rows: int) -> ResultChunks | str:
+    """Chunks by tensor stores into a C that is contiguous along M; in words why there are none."""
+    if contraction.reads_old:
+        return "pairs of columns of the old C do not lie together"
+    if contraction.bias is not None and varies_along_n(contraction.bias, contraction):
+        return "the bias varies along N"
+    return _copied(contraction, plan, rows, turned=True)
+
+
+def _copied(contraction: Contraction, plan: GridPlan, rows: int, *, turned: bool) -> ResultChunks | str:
     width = _width(contraction, plan)
     if isinstance(width, str):
         return width
     m, n = merged_axis(contraction, "M", plan.m, rows), merged_axis(contraction, "N", plan.n, width)
-    copy = bulk_copy(contraction, contraction.c, m, n)
+    outer, inner = (n, m) if turned else (m, n)
+    copy = bulk_copy(contraction, contraction.c, outer, inner)
     if isinstance(copy, str):
         return copy
     if copy.kind is not CopyKind.TILE or copy.major is not Major.K:
-        return "its rows do not lie a constant stride apart, each contiguous along N"
+        return f"its lines do not lie a constant stride apart, each contiguous along {inner.name}"
     if divisor(copy.dimensions[0].size) * contraction.c.dtype.nbytes % GRANULE:
-        return f"a tensor store cuts rows at multiples of {GRANULE} bytes; those of C have {copy.dimensions[0].size}"
-    return ResultChunks(copy, rows, width)
+        return f"a tensor store cuts lines at multiples of {GRANULE} bytes; those of C have {copy.dimensions[0].size}"
+    return ResultChunks(copy, rows, width, turned)
 
 
 def result_pieces(contraction: Contraction, plan: GridPlan, rows: int) -> ResultChunks | str:
