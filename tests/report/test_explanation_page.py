@@ -29,7 +29,7 @@ LAST = {"stag": "axb", "wtag": "axb", "dtag": "axb"}
 PICTURES = ["Tile", "Shared memory", "Accesses to shared memory", "Pipeline", "Roofline"]
 
 
-def generated(target="sm_90a", dtypes="f16", **tags):
+def generated(target="sm_80", dtypes="f16", **tags):
     contraction, machine = prepare(parse_problem(LAYER, dtypes=dtypes, **tags)).contraction, target_named(target)
     return generate(contraction, machine, plan_for(contraction, machine))
 
@@ -44,7 +44,7 @@ def page(tmp_path, *arguments):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--target", "sm_90a", "--dt", "f16", "--stag", "nhwc", "--wtag", "ohwi", "--dtag", "nhwc"),
+        ("--target", "sm_80", "--dt", "f16", "--stag", "nhwc", "--wtag", "ohwi", "--dtag", "nhwc"),
         ("--target", "sm_80"),
     ],
 )
@@ -67,12 +67,18 @@ def test_a_processor_has_no_banks(tmp_path):
     assert "a processor has no banks" in text
 
 
+def test_plans_of_roles_have_a_roofline(tmp_path):
+    text = page(tmp_path, "--target", "sm_90a", "--dt", "f16", "--stag", "axb", "--wtag", "axb", "--dtag", "axb")
+    assert "plan          hopper " in text
+    assert "Roofline" in re.findall("<h2>(.*?)</h2>", text)
+
+
 def test_words_of_the_problem_are_escaped(tmp_path):
     assert "where a is src" in page(tmp_path)
     assert "<=" not in re.search("<pre>(.*?)</pre>", page(tmp_path), re.DOTALL)[1]
 
 
-@pytest.mark.parametrize(("target", "dtypes"), [("sm_90a", "f16"), ("sm_80", "f32"), ("cpu", "f32")])
+@pytest.mark.parametrize(("target", "dtypes"), [("sm_80", "f16"), ("sm_80", "f32"), ("cpu", "f32")])
 def test_every_element_of_the_tile_is_held_by_a_thread_that_holds_as_many_as_the_others(target, dtypes):
     made = generated(target, dtypes, **LAST)
     held = owners(made.contraction, made.plan)
@@ -139,8 +145,10 @@ def test_layouts_show_the_bank_of_each_number():
 
 def test_the_roofline_takes_the_peak_of_what_multiplies():
     problem, target = parse_problem(LAYER, dtypes="f16", **LAST), target_named("sm_90a")
-    found = roofline(problem, generated(**LAST), target)
-    assert found.peak == pytest.approx(2 * 1300 * 132 * 1.75e9)
+    found = roofline(problem, generated("sm_90a", **LAST), target)
+    assert found.peak == pytest.approx(2 * 1750 * 132 * 1.75e9)  # wgmma
+    tiled = roofline(problem, generated("sm_80", **LAST), target)
+    assert tiled.peak == pytest.approx(2 * 1024 * 132 * 1.75e9)  # mma.sync
     assert found.ops == problem.ops
     assert found.predicted > found.least_seconds
 
@@ -153,7 +161,7 @@ def test_words_of_the_roofline_name_what_bounds():
 
 
 def test_stages_are_in_the_timeline(tmp_path):
-    plan = plan_for(generated(**LAST).contraction, target_named("sm_90a"))
-    text = page(tmp_path, "--target", "sm_90a", "--dt", "f16", "--stag", "axb", "--wtag", "axb", "--dtag", "axb")
+    plan = plan_for(generated(**LAST).contraction, target_named("sm_80"))
+    text = page(tmp_path, "--target", "sm_80", "--dt", "f16", "--stag", "axb", "--wtag", "axb", "--dtag", "axb")
     assert parse_plan(re.search(r"plan +(tiled .*)", text)[1]).stages == plan.stages
     assert len(set(re.findall(r">slot (\d+)<", text))) == plan.stages

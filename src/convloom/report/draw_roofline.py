@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from convloom.compiler import Generated
+from convloom.plan.families import Plan
+from convloom.plan.hopper import HopperPlan
 from convloom.plan.predicted import predicted_seconds
+from convloom.problem.contraction import Contraction
 from convloom.problem.reached import touched_bytes
 from convloom.problem.reference import Problem
 from convloom.report.svg import picture, stroke, words
@@ -36,8 +39,7 @@ class Roofline:
 def roofline(problem: Problem, generated: Generated, target: Target) -> Roofline:
     """The roofline for what the plan multiplies with. IllegalProblem for symbolic sizes."""
     plan, contraction = generated.plan, generated.contraction
-    row = plan.instruction
-    rate = target.multiply_add_rate(contraction.acc) if row is None else target.row_rate(row)
+    rate = _rate(plan, contraction, target)
     return Roofline(
         2 * rate * target.processors * target.clock_ghz * 1e9,
         target.bandwidth_gbs * 1e9,
@@ -45,6 +47,14 @@ def roofline(problem: Problem, generated: Generated, target: Target) -> Roofline
         touched_bytes(problem),
         predicted_seconds(plan, contraction, target),
     )
+
+
+def _rate(plan: Plan, contraction: Contraction, target: Target) -> float:
+    """Multiply-adds per clock and multiprocessor of what the plan multiplies with."""
+    if isinstance(plan, HopperPlan):
+        return dict(target.group_multiply_adds)[contraction.a.dtype.name]
+    row = plan.instruction
+    return target.multiply_add_rate(contraction.acc) if row is None else target.row_rate(row)
 
 
 def roofline_words(found: Roofline) -> str:
