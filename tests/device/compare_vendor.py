@@ -1,6 +1,7 @@
 """Times of generated kernels beside PyTorch's (cuDNN, benchmark mode) on the same tensors, in one run on one GPU.
 
     python -m tests.device.compare_vendor --json times.json
+    python -m tests.device.compare_vendor --batch resnet50.txt --dts f16 --family tiled
 
 Device events, median, caches flushed before each call. The ratio is vendor time over ours: 1 is as fast, 0.1 ten times
 slower. f32 is f32: TF32 is off.
@@ -9,20 +10,25 @@ slower. f32 is f32: TF32 is off.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import multiprocessing
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from convloom.compiler import prepare
 from convloom.frontend.anchor_torch import EventTimer
 from convloom.frontend.compile import compile
+from convloom.plan.choose import choose_plan
+from convloom.plan.families import plan_text
 from convloom.problem.conv import Conv, Direction
 from convloom.problem.layout import dense
+from convloom.target.arch import target_named
 from tests.device.problems import conv_of
 
 LAYERS = (
@@ -49,6 +55,7 @@ class Run(NamedTuple):
     direction: str
     dtypes: str
     last: bool  # channels last
+    family: str = ""  # of plans; empty: any
 
     @property
     def conv(self) -> Conv:
@@ -70,10 +77,27 @@ def runs() -> list[Run]:
     return found
 
 
+def runs_of_files(
+    files: Sequence[Path], dtypes: Sequence[str], lasts: Sequence[bool], families: Sequence[str]
+) -> list[Run]:
+    """Every line in all directions, types, layouts and families; what differs in its family only stands together."""
+    lines = [line for file in files for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    wanted = itertools.product(lines, ("fwd", "bwd_d", "bwd_w"), dtypes, lasts, families)
+    return [Run(*values) for values in wanted]
+
+
+def plan_of(run: Run) -> str | None:
+    """The plan's text where the run names a family; None: the library's own choice."""
+    if not run.family:
+        return None
+    target = replace(target_named("sm_90a"), group_multiply_adds=())  # without them only tiled plans remain
+    return plan_text(choose_plan(prepare(run.conv).contraction, target))
+
+
 def build(run: Run) -> str:
     """Fills the disk cache from another process; the error in words."""
     try:
-        compile(run.conv, "cuda")
+        compile(run.conv, "cuda", plan_of(run))
     except Exception as error:  # noqa: BLE001 - reported in the table
         return f"{type(error).__name__}: {error}"[:300]
     return ""
@@ -94,7 +118,7 @@ def measured(run: Run, timer: EventTimer) -> dict[str, Any]:
     """Times of one run: ours, the vendor's, and the largest difference of the results relative to the largest value."""
     conv, tensors = run.conv, with_tensors(run)
     first, second, result = (tensors[role.value] for role in conv.roles)
-    kernel = compile(conv, "cuda")
+    kernel = compile(conv, "cuda", plan_of(run))
     ours = timed(lambda: kernel(first, second, out=result), timer)
     call = vendor_call(conv, tensors)
     theirs = timed(call, timer)
@@ -139,8 +163,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--builders", type=int, default=8)
+    parser.add_argument("--batch", type=Path, nargs="+", help="files of layers instead of those of this page")
+    parser.add_argument("--dts", default="f16")
+    parser.add_argument("--layouts", default="last", help="last, first or last,first")
+    parser.add_argument("--family", default="any", help="any, tiled or any,tiled")
     options = parser.parse_args(arguments)
     wanted = runs()
+    if options.batch:
+        lasts = [word == "last" for word in options.layouts.split(",")]
+        named = ["" if word == "any" else word for word in options.family.split(",")]
+        wanted = runs_of_files(options.batch, options.dts.split(","), lasts, named)
     with multiprocessing.get_context("spawn").Pool(options.builders) as pool:
         errors = pool.map(build, wanted, 1)
     torch.backends.cudnn.benchmark = True
@@ -153,10 +185,20 @@ def main(arguments: Sequence[str]) -> int:
         print(_line(row), flush=True)
     if options.json is not None:
         options.json.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    good = [row["vendor"] / row["ours"] for row in rows if "ours" in row]
-    if good:
-        print(f"geometric mean of the ratios: {math.exp(statistics.fmean(map(math.log, good))):.4f} ({len(good)} runs)")
+    for words, mean, count in _means(rows):
+        print(f"geometric mean of the ratios, {words}: {mean:.3f} ({count} runs)")
     return 0
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, float, int]]:
+    """(direction, type, layout and family; geometric mean; number of runs)."""
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        if "ours" in row:
+            words = f"{row['direction']} {row['dtypes']} {'last' if row['last'] else 'first'} {row['family'] or 'any'}"
+            groups.setdefault(words, []).append(math.log(row["vendor"] / row["ours"]))
+    for words, logarithms in groups.items():
+        yield words, math.exp(statistics.fmean(logarithms)), len(logarithms)
 
 
 def _line(row: dict[str, Any]) -> str:
