@@ -11,6 +11,7 @@ from convloom.target.arch import Target
 _CACHE_BYTES = 46.0  # that reach a multiprocessor from the cache in front of device memory, all of them reading
 _SHARED_BYTES = 128.0  # that a multiply reads from shared memory
 _READ_SHARE = 0.4  # of the cycles of these reads that show: they take power, which sets the clock
+_READ_OVER = 0.2  # of them beside tiles on their way
 _LATENCY = 1750.0  # from asking for a tile to having it
 _SKEW = 0.01  # of a step, for each further consumer
 _START = 2500.0  # of a block: barriers, maps, the first tiles
@@ -18,7 +19,7 @@ _TURN = 600.0  # of a tile: decoding, the last multiply's depth, the epilogue's 
 _STORE = 17.0  # of 64 pairs of numbers that threads store themselves
 _CHUNK = {
     Output.SHARED: 350.0,
-    Output.TURNED: 410.0,
+    Output.TURNED: 360.0,
     Output.PIECES: 500.0,
 }  # of 64 x 64 numbers of a consumer
 
@@ -42,7 +43,7 @@ def _step(plan: HopperPlan, work: Workload, target: Target, operand: str) -> flo
     nbytes = max(work.a_bytes, work.b_bytes)
     reads = plan.block_m // m * (m + n) * plan.block_k * nbytes / _SHARED_BYTES
     multiplies = plan.block_m * plan.block_n * plan.block_k / rate + _READ_SHARE * reads
-    moved = (plan.block_m + plan.block_n) * plan.block_k * nbytes / _CACHE_BYTES
+    moved = (plan.block_m + plan.block_n) * plan.block_k * nbytes / _CACHE_BYTES + _READ_OVER * reads
     ahead = max(plan.stages - 2, 0.5)  # one is multiplied, one not given back yet
     return max(multiplies, reads, moved, _LATENCY / ahead) * (1 + _SKEW * (plan.consumers - 1))
 
