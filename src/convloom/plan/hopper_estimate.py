@@ -10,6 +10,7 @@ from convloom.target.arch import Target
 # Cycles and bytes per cycle of one multiprocessor, fitted to some 120 plans on an H200; to be replaced by calibration.
 _CACHE_BYTES = 46.0  # that reach a multiprocessor from the cache in front of device memory, all of them reading
 _SHARED_BYTES = 128.0  # that a multiply reads from shared memory
+_CLOCK = 1.257  # of a multiply that reads nothing, against the sustained rate
 _READ_SHARE = 0.4  # of the cycles of these reads that show: they take power, which sets the clock
 _READ_OVER = 0.2  # of them beside tiles on their way
 _LATENCY = 1750.0  # from asking for a tile to having it
@@ -42,7 +43,7 @@ def _step(plan: HopperPlan, work: Workload, target: Target, operand: str) -> flo
     m, n, _ = plan.instruction.shape
     nbytes = max(work.a_bytes, work.b_bytes)
     reads = plan.block_m // m * (m + n) * plan.block_k * nbytes / _SHARED_BYTES
-    multiplies = plan.block_m * plan.block_n * plan.block_k / rate + _READ_SHARE * reads
+    multiplies = plan.block_m * plan.block_n * plan.block_k / (rate * _CLOCK) + _READ_SHARE * reads
     moved = (plan.block_m + plan.block_n) * plan.block_k * nbytes / _CACHE_BYTES + _READ_OVER * reads
     ahead = max(plan.stages - 2, 0.5)  # one is multiplied, one not given back yet
     return max(multiplies, reads, moved, _LATENCY / ahead) * (1 + _SKEW * (plan.consumers - 1))
