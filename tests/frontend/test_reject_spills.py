@@ -20,7 +20,7 @@ LINE = "mb8ic64ih56oc64oh56kh3ph1"
 
 
 class CompiledOnly(Built):
-    def _start(self, arguments, buffers, stream):
+    def _launcher(self, arguments):
         raise AssertionError("nothing runs here")
 
 

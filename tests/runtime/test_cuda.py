@@ -26,6 +26,13 @@ class Names:
         return name
 
 
+class FakeContext(str):
+    """A context's handle, which has a number."""
+
+    def __int__(self):
+        return sum(self.encode())
+
+
 class FakeDriver:
     """Records what the driver is asked for; nothing runs."""
 
@@ -37,7 +44,7 @@ class FakeDriver:
 
     def stack(self):
         if not hasattr(self.contexts, "stack"):
-            self.contexts.stack = ["somebody's"]
+            self.contexts.stack = [FakeContext("somebody's")]
         return self.contexts.stack
 
     def cuDeviceGetCount(self):
@@ -53,11 +60,14 @@ class FakeDriver:
         return 0, LIMITS[attribute.removeprefix("CU_DEVICE_ATTRIBUTE_")]
 
     def cuDevicePrimaryCtxRetain(self, device):
-        return 0, f"context {device}"
+        return 0, FakeContext(f"context {device}")
 
     def cuCtxPushCurrent(self, context):
         self.stack().append(context)
         return (0,)
+
+    def cuCtxGetCurrent(self):
+        return 0, self.stack()[-1]
 
     def cuCtxPopCurrent(self):
         return 0, self.stack().pop()

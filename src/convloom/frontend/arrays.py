@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,19 @@ from convloom.frontend.tensor import Tensor, check_alignment, whole_strides
 class Family(NamedTuple):
     """What convloom knows of one kind of arrays.
 
-    `adapt(name, array)` describes an array; `allocate(shape, strides, dtype, device)` makes one of non-negative element
-    strides without gaps beyond them; `stream(array)` is the queue in which the array's framework works at the moment.
+    `adapt(name, array)` describes an array; `allocator(shape, strides, dtype, device)` gives what makes one of
+    non-negative element strides without gaps beyond them, as often as it is called; `stream(array)` is the queue in
+    which the array's framework works at the moment. `signature(array)` is all that `adapt` and its callers look at but
+    the address, None for arrays to be refused; `address(array)` is the place of its first element.
     """
 
     adapt: Callable[[str, Any], Tensor]
-    allocate: Callable[[tuple[int, ...], tuple[int, ...], DType, str], Any]
+    allocator: Callable[[tuple[int, ...], tuple[int, ...], DType, str], Callable[[], Any]]
     stream: Callable[[Any], Any]
     check_writable: Callable[[str, Any], None]
     scratch: Callable[[int, str, Any], tuple[int, Any]] | None = None
+    signature: Callable[[Any], Hashable] | None = None
+    address: Callable[[Any], int] | None = None
 
 
 # --- NumPy ----------------------------------------------------------------------------------------------------------
@@ -105,7 +110,18 @@ def _no_stream(array: Any) -> None:
     return None
 
 
-NUMPY = Family(_adapt_numpy, _allocate_numpy, _no_stream, _check_numpy_writable)
+def _numpy_signature(array: NDArray[Any]) -> Hashable:
+    return array.dtype, array.shape, array.strides
+
+
+NUMPY = Family(
+    _adapt_numpy,
+    partial(partial, _allocate_numpy),
+    _no_stream,
+    _check_numpy_writable,
+    signature=_numpy_signature,
+    address=_address,
+)
 
 
 # --- anything that speaks DLPack ------------------------------------------------------------------------------------
@@ -137,31 +153,43 @@ def _check_dlpack_writable(name: str, array: Any) -> None:
         raise IllegalProblem(f"{name} must be writable; its producer exports it read-only; pass a copy of it")
 
 
-DLPACK = Family(_adapt_dlpack, _allocate_dlpack, _dlpack_stream, _check_dlpack_writable)
+DLPACK = Family(_adapt_dlpack, partial(partial, _allocate_dlpack), _dlpack_stream, _check_dlpack_writable)
 
 TORCH = Family(
     torch_arrays.adapt,
-    torch_arrays.allocate,
+    torch_arrays.allocator,
     torch_arrays.current_stream,
     torch_arrays.check_writable,
     torch_arrays.scratch,
+    torch_arrays.signature,
+    torch_arrays.address,
 )
 CUPY = Family(
-    cupy_arrays.adapt, cupy_arrays.allocate, cupy_arrays.current_stream, cupy_arrays.check_writable, cupy_arrays.scratch
+    cupy_arrays.adapt,
+    partial(partial, cupy_arrays.allocate),
+    cupy_arrays.current_stream,
+    cupy_arrays.check_writable,
+    cupy_arrays.scratch,
 )
-OPENCL = Family(opencl_arrays.adapt, opencl_arrays.allocate, opencl_arrays.current_stream, opencl_arrays.check_writable)
+OPENCL = Family(
+    opencl_arrays.adapt,
+    partial(partial, opencl_arrays.allocate),
+    opencl_arrays.current_stream,
+    opencl_arrays.check_writable,
+)
 
 # Frameworks are recognised only if somebody else has imported them: no import costs, no dependency.
 _FRAMEWORKS = (("torch", "Tensor", TORCH), ("cupy", "ndarray", CUPY), ("pyopencl.array", "Array", OPENCL))
-_families: dict[type, Family] = {np.ndarray: NUMPY}
+families: dict[type, Family] = {np.ndarray: NUMPY}
+"""By the types of arrays met so far."""
 
 
 def family_of(name: str, array: Any) -> Family:
     """How to deal with arrays of this type; IllegalType for what is no array."""
-    kind = cast("type[Any]", type(array))
-    found = _families.get(kind)
+    kind = type(array)  # pyright: ignore[reportUnknownVariableType]
+    found = families.get(kind)  # pyright: ignore[reportUnknownArgumentType]
     if found is None:
-        found = _families[kind] = _recognised(name, array)
+        found = families[kind] = _recognised(name, array)
     return found
 
 

@@ -63,7 +63,7 @@ class BiasGradient:
                 raise IllegalProblem(
                     f"beta and accumulate need an old bias gradient; got beta={factors[1]} and no array; pass one"
                 )
-            out = family.allocate((channels,), (1,), self._dtype, grad.device)
+            out = family.allocator((channels,), (1,), self._dtype, grad.device)()
         result = self._adapted(out, channels, grad)
         self.launch(family, grad, result, factors, stream)
         return out

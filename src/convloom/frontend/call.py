@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,19 +14,19 @@ from convloom.frontend.arrays import family_of
 from convloom.frontend.compile import compile
 from convloom.frontend.factors import real_factor
 from convloom.frontend.kernel import Kernel
+from convloom.frontend.repeat import Repeat, remember, signature_of
 from convloom.frontend.tensor import Tensor
 from convloom.problem.conv import Scaling
 from convloom.problem.given import check_kind, integer
 from convloom.problem.layout import Layout, plain
 from convloom.problem.reference import Problem
 
-_MOST_CALLS = 4096
-
 
 class Options(NamedTuple):
     """The keyword arguments that all operations share."""
 
     out: Any
+    stream: Any
     alpha: float
     beta: float
     accumulate: bool
@@ -34,7 +34,6 @@ class Options(NamedTuple):
     max_workspace: int | None
     device: str | None
     plan: str | None
-    stream: Any
     tf32: bool = False
 
 
@@ -58,7 +57,9 @@ class Operation(NamedTuple):
     build: Build
 
 
+_FIRST_SETTING = 2  # of the options: behind out and stream
 _kernels: dict[Any, Kernel] = {}
+_repeats: dict[Any, Repeat] = {}
 
 
 def run(
@@ -74,16 +75,21 @@ def run(
 
     `bias_grad`: True, or the array for it, where the operation gives a bias gradient too: the result is then a pair.
     """
-    check_options(options)
-    names = operation.names
+    names, out = operation.names, options.out
     family = family_of(names[0], first)
+    arrays = (first, second) if bias is None else (first, second, bias)
+    signature = signature_of(family, arrays, out) if bias_grad is None else None
+    key = _repeat_key(operation, signature, bias, arguments, options)
+    found = None if signature is None else _known_repeat(key)
+    if found is not None:
+        return found(arrays, out, family.stream(first) if options.stream is None else options.stream)
+    check_options(options)
     tensors = [family.adapt(names[0], first), family_of(names[1], second).adapt(names[1], second)]
     if bias is not None:
         tensors.append(family_of("bias", bias).adapt("bias", bias))
-    out = options.out
     result = None if out is None else adapted_result(names[2], out)
     alpha, beta = factors(options)
-    key = (
+    kernel_key = (
         operation.name,
         *[tensor_key(tensor) for tensor in tensors],
         bias is None,
@@ -97,25 +103,36 @@ def run(
         options.max_workspace,
         options.tf32,
     )
-    kernel = _kernels.get(key)
+    kernel = _kernels.get(kernel_key)
     if kernel is None:
         described = Described(tensors[0], tensors[1], None if bias is None else tensors[2], result)
         kernel = _find_kernel(operation, described, arguments, options)
-        remember(_kernels, key, kernel)
+        remember(_kernels, kernel_key, kernel)
     stream = family.stream(first) if options.stream is None else options.stream
     every = (names[0], names[1], "bias", "out") if bias is not None else (names[0], names[1], "out")
-    found = kernel.run(family, tensors, out, result, (alpha, beta), stream, every)
-    if kernel.bias_gradient is None:
-        return found
-    given = None if bias_grad is True else bias_grad
-    return found, kernel.bias_gradient.run(family, tensors[1], given, (alpha, beta), stream)
+    returned = kernel.run(family, tensors, out, result, (alpha, beta), stream, every)
+    if kernel.bias_gradient is not None:
+        given = None if bias_grad is True else bias_grad
+        return returned, kernel.bias_gradient.run(family, tensors[1], given, (alpha, beta), stream)
+    repeat = None if signature is None else kernel.repeat(family, tensors, out is not None, (alpha, beta), every)
+    if repeat is not None:
+        remember(_repeats, key, repeat)
+    return returned
 
 
-def remember(table: dict[Any, Any], key: Any, value: Any) -> None:
-    """Enters a value; a table that has grown too large starts anew."""
-    if len(table) >= _MOST_CALLS:
-        table.clear()
-    table[key] = value
+def _repeat_key(
+    operation: Operation, signature: Hashable, bias: Any, arguments: tuple[Any, ...], options: Options
+) -> Hashable:
+    """All that a call depends on but addresses and stream; types count: True equals 1, yet one may be refused."""
+    given = options[_FIRST_SETTING:]
+    return operation.name, bias is None, signature, repr(arguments), given, tuple(map(type, given))
+
+
+def _known_repeat(key: Hashable) -> Repeat | None:
+    try:
+        return _repeats.get(key)
+    except TypeError:  # an option that cannot be hashed is refused by the checks
+        return None
 
 
 def adapted_result(name: str, out: Any) -> Tensor:

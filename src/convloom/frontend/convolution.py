@@ -55,7 +55,7 @@ def conv(
     faster; False keeps every bit. On a GPU the call returns at once. IllegalProblem (a ValueError) names rule, value
     and remedy; IllegalType (also a TypeError) concerns types.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
+    options = Options(out, stream, alpha, beta, accumulate, deterministic, max_workspace, device, plan, tf32)
     return run(_CONV, x, w, bias, (stride, padding, dilation, groups), options)
 
 
@@ -85,7 +85,7 @@ def conv_transpose(
     Shapes: x (n, c, *spatial), w (c, k/groups, *kernel), bias (k,), result (n, k, *outputs) with outputs =
     (in-1)*stride - pads + dilation*(kernel-1) + output_padding + 1. Everything else as in `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
+    options = Options(out, stream, alpha, beta, accumulate, deterministic, max_workspace, device, plan, tf32)
     return run(_TRANSPOSE, x, w, bias, (stride, padding, output_padding, groups, dilation), options)
 
 
@@ -115,7 +115,7 @@ def conv_input_grad(
     grad_out (n, k, *outputs), result (n, c, *spatial). Everything else as in `conv`; a new result follows the order of
     grad_out.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
+    options = Options(out, stream, alpha, beta, accumulate, deterministic, max_workspace, device, plan, tf32)
     return run(_INPUT_GRAD, grad_out, w, None, (input_size, stride, padding, dilation, groups), options)
 
 
@@ -147,7 +147,7 @@ def conv_weight_grad(
     sums of grad_out per channel, of its element type (s32 for 8-bit integers) unless the array has another; the result
     is then the pair (weight gradient, bias gradient), and alpha and beta hold for both. Everything else as in `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
+    options = Options(out, stream, alpha, beta, accumulate, deterministic, max_workspace, device, plan, tf32)
     wanted = None if bias_grad is None or bias_grad is False else _gradient_type(bias_grad, grad_out)
     arguments = (weight_shape, stride, padding, dilation, groups, wanted)
     return run(_WEIGHT_GRAD, x, grad_out, None, arguments, options, bias_grad)

@@ -8,6 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from convloom.ir.interpret.machine import tensor_map
 from convloom.ir.interpret.options import Landing
 from convloom.ir.parse import parse_kernel
 from convloom.runtime.device import add_device
-from convloom.runtime.interface import Built, Description, Device, DeviceMemory, as_bytes
+from convloom.runtime.interface import Built, Description, Device, DeviceMemory, Launcher, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 
 NAME = "interpret"
@@ -106,12 +107,16 @@ class InterpretBuilt(Built):
 
     def __init__(self, source: KernelSource, device: InterpretDevice) -> None:
         super().__init__(source)
+        self.is_periodic = False  # the number of multiprocessors may change from call to call
         self._kernel = parse_kernel(source.text)
         self._device = device
         self.last: Outcome | None = None
 
     def _multiprocessors(self) -> int:
         return self._device.options().multiprocessors
+
+    def _launcher(self, arguments: LaunchArguments) -> Launcher:
+        return partial(self._start, arguments)
 
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
         if stream is not None:

@@ -7,11 +7,9 @@ from contextlib import ExitStack
 from convloom.errors import InternalError
 from convloom.frontend.arrays import Family
 from convloom.frontend.interpret_device import InterpretDevice
-from convloom.frontend.kernel import Kernel
+from convloom.frontend.kernel import Kernel, Placement
 from convloom.frontend.overlap import reach_of
-from convloom.frontend.size_solver import Values
 from convloom.frontend.tensor import Tensor
-from convloom.frontend.variant import Variant
 from convloom.plan.policy import ANYTHING, Policy
 from convloom.problem.reference import Problem
 from convloom.runtime.interface import Device
@@ -27,11 +25,20 @@ class InterpretKernel(Kernel):
         super().__init__(problem, device, target, plan, policy)
         self._place_name = "cpu"
 
+    def repeat(
+        self,
+        family: Family,
+        tensors: list[Tensor],
+        with_result: bool,
+        factors: tuple[float, float],
+        names: tuple[str, ...],
+    ) -> None:
+        """None: the interpreter looks at the memory of every call anew."""
+
     def _launch(
         self,
-        variant: Variant,
+        placement: Placement,
         family: Family,
-        symbols: Values,
         tensors: list[Tensor],
         factors: tuple[float, float],
         stream: object,
@@ -44,4 +51,4 @@ class InterpretKernel(Kernel):
                     reach = reach_of(tensor)
                     address = tensor.address + reach.begin
                     stack.enter_context(self.device.adopt(address, reach.end - reach.begin))
-            super()._launch(variant, family, symbols, tensors, factors, stream)
+            super()._launch(placement, family, tensors, factors, stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from convloom.artifact import KernelSource, Requirement
@@ -15,11 +16,12 @@ from convloom.frontend.bias_gradient import BiasGradient
 from convloom.frontend.dims import check_symbols, fact_texts
 from convloom.frontend.factors import real_factor
 from convloom.frontend.operand_terms import Terms, problem_terms
-from convloom.frontend.overlap import Reach, check_apart, reach_of
+from convloom.frontend.overlap import Reach, check_all_apart, reach_of
 from convloom.frontend.reject_spills import Rejected, first_without_spills
+from convloom.frontend.repeat import Calls, Checked, Repeat, remember, signature_of
 from convloom.frontend.size_solver import SizeSolver, Values, compile_values
 from convloom.frontend.tensor import Tensor
-from convloom.frontend.variant import Variant
+from convloom.frontend.variant import PreparedCall, Variant
 from convloom.plan.choose import given_plan, ranked_plans
 from convloom.plan.families import Plan, plan_text
 from convloom.plan.policy import ANYTHING, Policy
@@ -35,11 +37,13 @@ from convloom.target.arch import Target
 
 _MOST_PLACEMENTS = 4096
 _MOST_BUILT = 8  # candidates built in search of one that does not spill
+_MOST_FACTORS = 64
 _NO_FACTORS = (1.0, 0.0)
+_NO_OPERANDS: tuple[Any, ...] = ()
 _NO_FLOATS: dict[str, float] = {}
 
 
-class _Placement(NamedTuple):
+class Placement(NamedTuple):
     """All that follows from the shapes and strides of a call."""
 
     symbols: Values
@@ -47,6 +51,7 @@ class _Placement(NamedTuple):
     result_strides: tuple[int, ...]
     variant: Variant | None  # None: nothing to launch
     reaches: tuple[Reach, ...]
+    calls: dict[tuple[float, float], Calls]  # by factors
 
 
 class Kernel:
@@ -74,7 +79,9 @@ class Kernel:
         self._context = device.context if isinstance(device, OpenClDevice) else None
         self._place_name = device.name if self._context is None else "opencl"
         self._solvers: dict[bool, SizeSolver] = {}
-        self._placements: dict[Any, _Placement] = {}
+        self._placements: dict[Any, Placement] = {}
+        self._repeats: dict[Any, Repeat] = {}
+        self._has_operands = bool(problem.epilogue.all_operands)
         self._made: dict[str, Variant] = {}
         self.rejected: tuple[Rejected, ...] = ()
         self._variants: BuildOnce[str, Variant] = BuildOnce()
@@ -175,7 +182,7 @@ class Kernel:
         alpha: float = 1.0,
         beta: float = 0.0,
         stream: Any = None,
-        operands: Sequence[Any] | Mapping[str, Any] = (),
+        operands: Sequence[Any] | Mapping[str, Any] = _NO_OPERANDS,
     ) -> Any:
         """Computes the result into `out`, or into a new array of the kind of `first`; returns it.
 
@@ -204,14 +211,45 @@ class Kernel:
         factors: tuple[float, float],
         stream: Any,
     ) -> Any:
-        gradient = self.bias_gradient
-        taken = bias if gradient is None else None
-        family, tensors = self._adapted(first, second, taken, self._ordered(operands))
+        if self.bias_gradient is not None:
+            return self._run_both(first, second, bias, operands, out, factors, stream)
+        extras = self._ordered(operands) if operands is not _NO_OPERANDS or self._has_operands else _NO_OPERANDS
+        arrays = (first, second, *extras) if bias is None else (first, second, bias, *extras)
+        family = family_of(self._names[0], first)
+        signature = signature_of(family, arrays, out)
+        key = signature, bias is None, factors
+        found = self._repeats.get(key) if signature is not None else None
+        if found is not None:
+            return found(arrays, out, family.stream(first) if stream is None else stream)
+        tensors = self._adapted(family, first, second, bias, extras)
+        result = None if out is None else self._adapted_result(out)
+        if stream is None:
+            stream = family.stream(first)
+        returned = self.run(family, tensors, out, result, factors, stream, self._names)
+        repeat = None if signature is None else self.repeat(family, tensors, out is not None, factors, self._names)
+        if repeat is not None:
+            remember(self._repeats, key, repeat)
+        return returned
+
+    def _run_both(
+        self,
+        first: Any,
+        second: Any,
+        gradient: Any,
+        operands: Sequence[Any] | Mapping[str, Any],
+        out: Any,
+        factors: tuple[float, float],
+        stream: Any,
+    ) -> tuple[Any, Any]:
+        """The gradients of weights and bias; `gradient` is the array for the latter, or None."""
+        assert self.bias_gradient is not None
+        family = family_of(self._names[0], first)
+        tensors = self._adapted(family, first, second, None, self._ordered(operands))
         result = None if out is None else self._adapted_result(out)
         if stream is None:
             stream = family.stream(first)
         weights = self.run(family, tensors, out, result, factors, stream, self._names)
-        return weights if gradient is None else (weights, gradient.run(family, tensors[1], bias, factors, stream))
+        return weights, self.bias_gradient.run(family, tensors[1], gradient, factors, stream)
 
     def run(
         self,
@@ -225,24 +263,42 @@ class Kernel:
     ) -> Any:
         """The call on adapted arrays whose types and devices are known to be right.
 
-        `result` describes `out`, both None: allocated by the family. `factors` are alpha and beta as the kernel's
-        scaling has them; `names` serve messages.
+        `result` describes `out`, both None: allocated by the family; it is added to `tensors`. `factors` are alpha and
+        beta as the kernel's scaling has them; `names` serve messages.
         """
         if result is None:
             if self.problem.epilogue.steps.reads_old:
                 raise IllegalProblem("the epilogue reads the old content of out; got no out; pass out=")
             placement = self._placed(tensors, False)
-            out = self._allocate(family, placement)
+            out = self._allocator(family, placement)()
             tensors.append(family.adapt(names[-1], out))
         else:
             tensors.append(result)
             placement = self._placed(tensors, True)
-            self._check_apart(tensors, placement.reaches, names)
+            if isinstance(result.address, int):
+                check_all_apart(tensors, placement.reaches, names)
         if self._context is not None:
             self._check_context(tensors, names)
         if placement.variant is not None:
-            self._launch(placement.variant, family, placement.symbols, tensors, factors, stream)
+            self._launch(placement, family, tensors, factors, stream)
         return out
+
+    def repeat(
+        self,
+        family: Family,
+        tensors: list[Tensor],
+        with_result: bool,
+        factors: tuple[float, float],
+        names: tuple[str, ...],
+    ) -> Repeat | None:
+        """What runs calls like one that `run` has done, from `tensors` as it leaves them; None: check every call."""
+        placement = self._placed(tensors if with_result else tensors[:-1], with_result)
+        return Repeat(
+            family,
+            Checked(tuple(tensors), placement.reaches, names),
+            None if with_result else self._allocator(family, placement),
+            None if placement.variant is None else self._calls(placement, factors),
+        )
 
     def _scaled(self, alpha: float, beta: float, out: Any) -> Kernel:
         """The kernel that needs exactly these factors: beta = 0 must not read `out`, and integers stay integers."""
@@ -272,9 +328,8 @@ class Kernel:
             raise IllegalProblem(f"the problem's epilogue reads the operands {names}; got {found}; pass operands=")
         return tuple(given[name] for name in names)
 
-    def _adapted(self, first: Any, second: Any, bias: Any, extras: tuple[Any, ...] = ()) -> tuple[Family, list[Tensor]]:
+    def _adapted(self, family: Family, first: Any, second: Any, bias: Any, extras: tuple[Any, ...]) -> list[Tensor]:
         names = self._names
-        family = family_of(names[0], first)
         tensors = [family.adapt(names[0], first), family_of(names[1], second).adapt(names[1], second)]
         if bias is not None or self.problem.bias is not None:
             self._check_bias(bias)
@@ -283,7 +338,7 @@ class Kernel:
         tensors += [family_of(name, extra).adapt(name, extra) for name, extra in zip(extra_names, extras, strict=True)]
         for tensor, dtype, name in zip(tensors, self._dtypes, names, strict=False):
             self._check_place(name, tensor, dtype)
-        return family, tensors
+        return tensors
 
     def _check_bias(self, bias: Any) -> None:
         if bias is None:
@@ -320,27 +375,18 @@ class Kernel:
                     "allocate it through device_named(..).queue"
                 )
 
-    def _allocate(self, family: Family, placement: _Placement) -> Any:
+    def _allocator(self, family: Family, placement: Placement) -> Callable[[], Any]:
         strides = placement.result_strides
         if min(strides, default=0) < 0:
             raise IllegalProblem(
                 f"the inputs must determine the result's layout, with strides >= 0; {self._names[-1]} has "
                 f"{_layout_text(self._terms.result)}; pass out="
             )
-        return family.allocate(placement.result_shape, strides, self._dtypes[-1], self._place_name)
-
-    def _check_apart(self, tensors: list[Tensor], reaches: tuple[Reach, ...], names: tuple[str, ...]) -> None:
-        result, (begin, end) = tensors[-1], reaches[-1]
-        if not isinstance(result.address, int):
-            return
-        first, last = result.address + begin, result.address + end
-        for tensor, reach, name in zip(tensors[:-1], reaches, names, strict=False):
-            if tensor.address + reach.begin < last and first < tensor.address + reach.end:
-                check_apart(result, tensor, (names[-1], name))
+        return family.allocator(placement.result_shape, strides, self._dtypes[-1], self._place_name)
 
     # --- sizes ------------------------------------------------------------------------------------------------------
 
-    def _placed(self, tensors: list[Tensor], with_result: bool) -> _Placement:
+    def _placed(self, tensors: list[Tensor], with_result: bool) -> Placement:
         key = (with_result, *[tensor[1:3] for tensor in tensors])
         found = self._placements.get(key)
         if found is None:
@@ -350,14 +396,14 @@ class Kernel:
             self._placements[key] = found
         return found
 
-    def _place(self, tensors: list[Tensor], with_result: bool) -> _Placement:
+    def _place(self, tensors: list[Tensor], with_result: bool) -> Placement:
         symbols = self._solver(with_result)(
             tuple([tensor.shape for tensor in tensors]), tuple([tensor.strides for tensor in tensors])
         )
         shape, strides = self._result_values(symbols)
         empty = 0 in shape
-        return _Placement(
-            symbols, shape, strides, None if empty else self._fitting(symbols), tuple(map(reach_of, tensors))
+        return Placement(
+            symbols, shape, strides, None if empty else self._fitting(symbols), tuple(map(reach_of, tensors)), {}
         )
 
     def _solver(self, with_result: bool) -> SizeSolver:
@@ -387,21 +433,41 @@ class Kernel:
 
     def _launch(
         self,
-        variant: Variant,
+        placement: Placement,
         family: Family,
-        symbols: Values,
         tensors: list[Tensor],
         factors: tuple[float, float],
         stream: Any,
     ) -> None:
         addresses = [tensor.address for tensor in tensors]
+        if self._context is None:
+            call = self._calls(placement, factors).at(addresses)
+        else:
+            call, _ = self._prepared(placement, factors, addresses)
+        call.enqueue(family, addresses, stream)
+
+    def _calls(self, placement: Placement, factors: tuple[float, float]) -> Calls:
+        found = placement.calls.get(factors)
+        if found is None:
+            found = Calls(partial(self._prepared, placement, factors), self._names, self._dtypes)
+            remember(placement.calls, factors, found, _MOST_FACTORS)
+        return found
+
+    def _prepared(
+        self, placement: Placement, factors: tuple[float, float], addresses: list[Any]
+    ) -> tuple[PreparedCall, bool]:
+        """The launches at these addresses, and whether they serve all addresses of equal alignment."""
+        variant, symbols = placement.variant, placement.symbols
+        assert variant is not None
+        periodic = variant.is_periodic
         if variant.has_address_conditions:
             known = variant.addressed(symbols, addresses)
             if not variant.aligned(known):
                 named = {f"{name}_address": place for name, place in zip(self._names, addresses, strict=True)}
                 variant = self._fallback(variant, {**known, **named})
+                periodic = periodic and variant.is_periodic
         floats = {"alpha": factors[0], "beta": factors[1]} if self._has_factors else _NO_FLOATS
-        variant.run(family, addresses, symbols, floats, stream)
+        return variant.prepared(addresses, symbols, floats), periodic
 
 
 def _result_values(result: Terms) -> Callable[[Values], tuple[tuple[int, ...], tuple[int, ...]]]:

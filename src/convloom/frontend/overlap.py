@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,21 @@ def reach_of(tensor: Tensor) -> Reach:
     size = tensor.dtype.nbytes
     begin = sum(span for span in spans if span < 0) * size
     return Reach(begin, (sum(span for span in spans if span > 0) + 1) * size)
+
+
+def may_overlap(addresses: Sequence[int], reaches: Sequence[Reach]) -> bool:
+    """Whether the range of the last tensor, the result, meets that of another."""
+    first, last = addresses[-1] + reaches[-1].begin, addresses[-1] + reaches[-1].end
+    operands = zip(addresses[:-1], reaches[:-1], strict=True)
+    return any(address + begin < last and first < address + end for address, (begin, end) in operands)
+
+
+def check_all_apart(tensors: Sequence[Tensor], reaches: Sequence[Reach], names: Sequence[str]) -> None:
+    """IllegalProblem if the last tensor, the result, shares a byte with another."""
+    *operands, result = tensors
+    for operand, reach, name in zip(operands, reaches[:-1], names[:-1], strict=True):
+        if may_overlap((operand.address, result.address), (reach, reaches[-1])):
+            check_apart(result, operand, (names[-1], name))
 
 
 def check_apart(result: Tensor, operand: Tensor, names: tuple[str, str]) -> None:

@@ -18,11 +18,11 @@ from convloom.frontend.call import (
     compiled,
     factors,
     layout_of,
-    remember,
     result_dtype,
     tensor_key,
 )
 from convloom.frontend.kernel import Kernel
+from convloom.frontend.repeat import remember
 from convloom.frontend.tensor import Tensor
 from convloom.problem.checks import check_result_layout
 from convloom.problem.conv import Scaling, TensorSpec
@@ -69,7 +69,7 @@ def gemm(
     arrays' own, so that a transposed view costs nothing. A new result is dense, rows first. Everything else as in
     `conv`.
     """
-    options = Options(out, alpha, beta, accumulate, deterministic, max_workspace, device, plan, stream, tf32)
+    options = Options(out, stream, alpha, beta, accumulate, deterministic, max_workspace, device, plan, tf32)
     check_options(options)
     family = family_of("a", a)
     left, right = family.adapt("a", a), family_of("b", b).adapt("b", b)
@@ -79,7 +79,7 @@ def gemm(
     arrays = Described(left, right, addend, result)
     prepared = _prepare(arrays, scale, options)
     if result is None:
-        out = family.allocate(prepared.shape, prepared.strides, prepared.dtype, prepared.device)
+        out = family.allocator(prepared.shape, prepared.strides, prepared.dtype, prepared.device)()
         result = family.adapt("out", out)
     tensors = [_placed(left, prepared.a), _placed(right, prepared.b)]
     names = ("a", "b", "out")

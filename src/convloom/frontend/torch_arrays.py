@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
+from collections.abc import Callable, Hashable
+from functools import cache, partial
+from operator import methodcaller
 from typing import Any
 
 from convloom.dtypes import BF16, E4M3, E5M2, F16, F32, F64, S8, S32, U8, DType
@@ -70,17 +72,31 @@ def _check_plain(name: str, tensor: Any) -> None:
         raise IllegalProblem(f"{name} must not be a lazily negated view; got one; call .resolve_neg() first")
 
 
-def allocate(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> Any:
+def signature(tensor: Any) -> Hashable:
+    """See `arrays.Family`; None for tensors without strides and for those that take part in differentiation."""
+    if tensor.requires_grad and _torch().is_grad_enabled():
+        return None
+    try:
+        return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.layout, tensor.is_neg()
+    except RuntimeError:  # a sparse layout has no strides
+        return None
+
+
+address: Callable[[Any], int] = methodcaller("data_ptr")
+"""See `arrays.Family`."""
+
+
+def allocator(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType, device: str) -> Callable[[], Any]:
     """See `arrays.Family`."""
     torch = _torch()
-    return torch.empty_strided(shape, strides, dtype=getattr(torch, _NAMES[dtype]), device=device)
+    own_type, place = getattr(torch, _NAMES[dtype]), torch.device(device)
+    return partial(torch.empty_strided, shape, strides, dtype=own_type, device=place)
 
 
 def scratch(nbytes: int, device: str, stream: Any) -> tuple[int, Any]:
     """See `arrays.Family`; the caching allocator gives the memory to later work on the same stream only."""
     torch = _torch()
-    current = torch.cuda.current_stream(device)
-    if (stream or 0) == current.cuda_stream:
+    if (stream or 0) == _raw_stream()(int(device.partition(":")[2])):
         memory = torch.empty(nbytes, dtype=torch.uint8, device=device)
     else:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream or 0, device)):
@@ -90,8 +106,15 @@ def scratch(nbytes: int, device: str, stream: Any) -> tuple[int, Any]:
 
 def current_stream(tensor: Any) -> int | None:
     """The handle of the stream that PyTorch uses on the tensor's GPU in this thread; None on the host."""
-    device = tensor.device
-    return _torch().cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
+    return _raw_stream()(tensor.get_device()) if tensor.is_cuda else None
+
+
+@cache
+def _raw_stream() -> Callable[[int], int]:
+    """The handle of the current stream of a GPU by its number; PyTorch's public way makes an object first."""
+    torch = _torch()
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
 
 def check_writable(name: str, tensor: Any) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from convloom.artifact import WORKSPACE, KernelSource, Program, Requirement
 from convloom.compiler import generate
@@ -16,15 +17,19 @@ from convloom.plan.policy import Policy
 from convloom.plan.requirements import plan_requirements
 from convloom.plan.workspace import workspace_bytes
 from convloom.problem.normal_form import NormalForm
-from convloom.runtime.interface import BufferHandle, Built, Device
+from convloom.runtime.interface import BufferHandle, Built, Device, Launcher
+from convloom.runtime.launch_expression import is_periodic
 from convloom.target.arch import Target
+
+Pick: TypeAlias = Callable[[Sequence[BufferHandle]], Sequence[BufferHandle]]
+"""From the buffers of a call's tensors, the workspace last, to those of one kernel."""
 
 
 class Launch(NamedTuple):
-    """A built kernel, and for each of its buffers the place of its tensor among a call's; the workspace comes last."""
+    """A built kernel, and which of a call's buffers it takes."""
 
     built: Built
-    order: tuple[int, ...]
+    pick: Pick
 
 
 class Variant:
@@ -51,10 +56,9 @@ class Variant:
         place_of = {buffer: names.index(tensor) for buffer, tensor in normal.tensors} | {WORKSPACE: len(names)}
         self._places = {f"{buffer}_address": place for buffer, place in place_of.items() if buffer != WORKSPACE}
         self.launches = tuple(
-            Launch(device.build(source), tuple(place_of[buffer.name] for buffer in source.buffers))
+            Launch(device.build(source), _picker([place_of[buffer.name] for buffer in source.buffers]))
             for source in self.program.launches
         )
-        self._single = self.launches[0] if len(self.launches) == 1 else None
         needed = workspace_bytes(plan, contraction)
         self._workspace = None if needed.is_const and needed.value == 0 else compile_values((needed,))
         conditions = plan_requirements(plan, contraction, target, policy)
@@ -63,6 +67,10 @@ class Variant:
         self._fits = compile_values(item.condition for item in conditions if not item.on_address)
         self._aligned = compile_values(by_address)
         self.has_address_conditions = bool(by_address)
+        self.is_periodic = is_periodic(map(to_text, by_address)) and all(
+            built.is_periodic for built, _ in self.launches
+        )
+        """Whether equal remainders of all addresses by ADDRESS_PERIOD meet the same conditions."""
 
     def __repr__(self) -> str:
         return f"<{self.label} variant: {plan_text(self.plan)}>"
@@ -93,30 +101,54 @@ class Variant:
         """Whether addresses (among the symbols) satisfy the conditions on them."""
         return all(self._aligned(symbols))
 
-    def run(
-        self, family: Family, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float], stream: Any
-    ) -> None:
-        """Enqueues all launches of one call on tensors at these addresses."""
-        if self._single is not None:
-            built, order = self._single
-            built.launch([addresses[place] for place in order], symbols, floats, stream)
-        elif self._workspace is None:
-            self._enqueue(addresses, symbols, floats, stream)
-        else:
-            with self._scratch(family, self.workspace_bytes(symbols), stream) as scratch:
-                self._enqueue([*addresses, scratch], symbols, floats, stream)
+    def prepared(self, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float]) -> PreparedCall:
+        """The launches of a call of these sizes on tensors at these addresses, checked; raises as `Built.launch`."""
+        nbytes = None if self._workspace is None else self.workspace_bytes(symbols)
+        known = [*addresses, 0]  # scratch memory is aligned better than anything asks for
+        launchers = [(built.launcher(pick(known), symbols, floats), pick) for built, pick in self.launches]
+        steps = tuple([(launcher, pick) for launcher, pick in launchers if launcher is not None])
+        return PreparedCall(steps, self._device, nbytes, self._most_workspace)
 
-    def _enqueue(self, addresses: list[BufferHandle], symbols: Values, floats: dict[str, float], stream: Any) -> None:
-        for built, order in self.launches:
-            self._device.separate(stream)
-            built.launch([addresses[place] for place in order], symbols, floats, stream)
+
+def _picker(places: list[int]) -> Pick:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda buffers: [buffers[place] for place in places]
+
+
+class PreparedCall(NamedTuple):
+    """The launches of one call, their arithmetic done: each with the choice of its buffers among the call's.
+
+    It serves every call of equal sizes and factors; where addresses matter, see `Variant.is_periodic`.
+    """
+
+    steps: tuple[tuple[Launcher, Pick], ...]
+    device: Device
+    workspace_bytes: int | None
+    most_workspace: int | None
+
+    def enqueue(self, family: Family, addresses: list[BufferHandle], stream: Any) -> None:
+        """Enqueues the launches on tensors at these addresses."""
+        if self.workspace_bytes is not None:
+            with self._scratch(family, self.workspace_bytes, stream) as scratch:
+                self._enqueue([*addresses, scratch], stream)
+        elif len(self.steps) == 1:
+            launcher, pick = self.steps[0]
+            launcher(pick(addresses), stream)
+        else:
+            self._enqueue(addresses, stream)
+
+    def _enqueue(self, addresses: list[BufferHandle], stream: Any) -> None:
+        for launcher, pick in self.steps:
+            self.device.separate(stream)
+            launcher(pick(addresses), stream)
 
     @contextmanager
     def _scratch(self, family: Family, nbytes: int, stream: Any) -> Generator[BufferHandle]:
         """Scratch memory from the allocator of the arrays' framework on a GPU, else from the device."""
-        if family.scratch is not None and self._device.name.startswith("cuda"):
-            address, _keeper = family.scratch(nbytes, self._device.name, stream)
+        if family.scratch is not None and self.device.name.startswith("cuda"):
+            address, _keeper = family.scratch(nbytes, self.device.name, stream)
             yield address
         else:
-            with self._device.lend(nbytes, self._most_workspace, stream) as handle:
+            with self.device.lend(nbytes, self.most_workspace, stream) as handle:
                 yield handle

@@ -20,7 +20,7 @@ from convloom.artifact import KernelSource, Language
 from convloom.errors import BuildFailed, IllegalProblem
 from convloom.runtime import c_compiler
 from convloom.runtime.compiler import compile_cached
-from convloom.runtime.interface import Built, Description, Device, DeviceMemory, as_bytes
+from convloom.runtime.interface import Built, Description, Device, DeviceMemory, Launcher, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 from convloom.runtime.thread_pool import CHUNKS_PER_THREAD, current_pool
 
@@ -44,19 +44,23 @@ class CpuBuilt(Built):
         self._buffers = ctypes.c_void_p * len(source.buffers)
         self._verdicts: dict[tuple[int, tuple[int, ...]], int] = {}
 
-    def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
-        if stream is not None:
-            raise IllegalProblem(f"the cpu device has no streams; got {stream!r}; leave it out")
+    def _launcher(self, arguments: LaunchArguments) -> Launcher:
         (x, y, z), integers, floats, _ = arguments
-        entry = self._entry
-        pointers = self._buffers(*map(self._address, buffers))
+        entry, total = self._entry, x * y * z
         whole = (ctypes.c_int64 * len(integers))(*integers)
         real = (ctypes.c_double * len(floats))(*floats)
 
-        def run(first: int, last: int) -> None:
-            entry(pointers, whole, real, first, last)
+        def start(buffers: Sequence[Any], stream: Any) -> None:
+            if stream is not None:
+                raise IllegalProblem(f"the cpu device has no streams; got {stream!r}; leave it out")
+            pointers = self._buffers(*map(self._address, buffers))
 
-        self._spread(run, x * y * z, integers)
+            def run(first: int, last: int) -> None:
+                entry(pointers, whole, real, first, last)
+
+            self._spread(run, total, integers)
+
+        return start
 
     def _spread(self, run: Callable[[int, int], None], total: int, sizes: tuple[int, ...]) -> None:
         """Runs a grid on the pool, or inline if it is too short to be worth waking other threads."""

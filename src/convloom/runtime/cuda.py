@@ -6,7 +6,7 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,7 @@ from convloom.artifact import KernelSource, Language, ScalarKind
 from convloom.errors import IllegalProblem, UnsupportedTarget
 from convloom.runtime.compiler import compile_cached
 from convloom.runtime.cuda_driver import DRIVER_REMEDY, CudaContext, device_count, load_bindings
-from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, as_bytes
+from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, Launcher, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 from convloom.runtime.nvrtc import REMEDY, current_nvrtc, resources_from_log
 from convloom.runtime.tensor_map import EncodedMaps, TensorMaps
@@ -32,8 +32,7 @@ _PLAIN_SHARED = 48 * 1024  # bytes of shared memory that a block may use unasked
 class _Parameters:
     """The parameters of one call as the driver takes them: read only once made, so that threads may share them."""
 
-    def __init__(self, grid: tuple[int, int, int], packed: bytes, count: int, maps: EncodedMaps | None) -> None:
-        self.grid = grid
+    def __init__(self, packed: bytes, count: int, maps: EncodedMaps | None) -> None:
         self._values = ctypes.create_string_buffer(packed, max(len(packed), 1))
         self._maps = maps
         base = ctypes.addressof(self._values)
@@ -47,69 +46,70 @@ class CudaBuilt(Built):
 
     def __init__(self, source: KernelSource, context: CudaContext, cubin: bytes, log: str) -> None:
         super().__init__(source, resources_from_log(log))
-        self._context = context
-        self._module, self._function = _load(source, context, cubin)
+        self.context = context
+        self._module, self.function = _load(source, context, cubin)
         kinds = [item.kind for item in source.scalars]
         self._format = struct.Struct("=" + "Q" * len(source.buffers) + "".join(_SLOTS[kind] for kind in kinds))
         self._order = _order(kinds)
-        self._maps = TensorMaps(source.name, source.maps, context) if source.maps else None
         self._mapped = _buffer_places(source)
-        self._ready: dict[tuple[Any, ...], _Parameters] = {}
         self._limits = tuple(context.limits[f"grid_{axis}"] for axis in "xyz")
 
     def _multiprocessors(self) -> int:
-        return self._context.limits["processors"]
+        return self.context.limits["processors"]
 
-    def launch(
-        self,
-        buffers: Sequence[Any],
-        symbols: Mapping[str, int],
-        floats: Mapping[str, float] | None = None,
-        stream: Any = None,
-    ) -> None:
-        """See `Built`; what a call needs is remembered by addresses and values."""
-        try:
-            key = (*buffers, *symbols.items(), None, *(() if floats is None else floats.items()))
-            ready = self._ready.get(key)
-        except TypeError:  # something is no number: the plain way has words for it
-            super().launch(buffers, symbols, floats, stream)
-            return
-        if ready is None:
-            arguments = self._arguments(buffers, symbols, floats)
-            if arguments is None:
-                return
-            ready = self._parameters(arguments, buffers)
-            if len(self._ready) >= _MOST_READY:
-                self._ready.clear()
-            self._ready[key] = ready
-        self._enqueue(ready, stream)
-
-    def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
-        self._enqueue(self._parameters(arguments, buffers), stream)
-
-    def _parameters(self, arguments: LaunchArguments, buffers: Sequence[Any]) -> _Parameters:
+    def _launcher(self, arguments: LaunchArguments) -> Launcher:
         grid, integers, floats, map_values = arguments
         if any(size > limit for size, limit in zip(grid, self._limits, strict=True)):
             raise IllegalProblem(
-                f"a grid on {self._context.name} must fit {self._limits}; kernel {self.source.name} needs {grid}; "
+                f"a grid on {self.context.name} must fit {self._limits}; kernel {self.source.name} needs {grid}; "
                 "use larger tiles or a kernel that packs the grid into x"
             )
         scalars = integers + floats
-        addresses = [self._address(buffer) for buffer in buffers]
-        packed = self._format.pack(*addresses, *[scalars[place] for place in self._order])
-        maps = None
-        if self._maps is not None:
-            maps = self._maps.of_launch(tuple([addresses[place] for place in self._mapped]), map_values)
-        return _Parameters(grid, packed, len(addresses) + len(scalars), maps)
+        geometry = (*grid, *self.source.block, self.source.shared_bytes)
+        maps = TensorMaps(self.source, map_values, self.context) if self.source.maps else None
+        return _CudaLauncher(self, geometry, tuple([scalars[place] for place in self._order]), maps)
 
-    def _enqueue(self, ready: _Parameters, stream: Any) -> None:
-        context = self._context
-        with context.current():
-            (status,) = context.api.cuLaunchKernel(
-                self._function, *ready.grid, *self.source.block, self.source.shared_bytes, stream or 0, ready.address, 0
-            )
-            if status:
-                raise context.failure(f"launch of {self.source.name} with grid {ready.grid}", status)
+    def parameters(self, buffers: Sequence[Any], values: tuple[float, ...], maps: TensorMaps | None) -> _Parameters:
+        """The parameters of a launch with these buffers and scalars."""
+        addresses = [self._address(buffer) for buffer in buffers]
+        encoded = None if maps is None else maps.at([addresses[place] for place in self._mapped])
+        return _Parameters(self._format.pack(*addresses, *values), len(addresses) + len(values), encoded)
+
+
+class _CudaLauncher:
+    """A kernel with one grid and one set of scalars; parameters are remembered by the addresses of the buffers."""
+
+    __slots__ = ("_arguments", "_built", "_context", "_function", "_geometry", "_launch", "_ready")
+
+    def __init__(
+        self,
+        built: CudaBuilt,
+        geometry: tuple[int, ...],
+        values: tuple[float, ...],
+        maps: TensorMaps | None,
+    ) -> None:
+        self._built, self._arguments, self._geometry = built, (values, maps), geometry
+        self._context, self._function = built.context, built.function
+        self._launch = built.context.api.cuLaunchKernel
+        self._ready: dict[tuple[int, ...], _Parameters] = {}
+
+    def __call__(self, buffers: Sequence[Any], stream: Any) -> None:
+        ready = self._ready.get(tuple(buffers)) or self._remembered(buffers)
+        if self._context.is_current():
+            (status,) = self._launch(self._function, *self._geometry, stream or 0, ready.address, 0)
+        else:
+            with self._context.current():
+                (status,) = self._launch(self._function, *self._geometry, stream or 0, ready.address, 0)
+        if status:
+            name = self._built.source.name
+            raise self._context.failure(f"launch of {name} with grid {self._geometry[:3]}", status)
+
+    def _remembered(self, buffers: Sequence[Any]) -> _Parameters:
+        ready = self._built.parameters(buffers, *self._arguments)
+        if len(self._ready) >= _MOST_READY:
+            self._ready.clear()
+        self._ready[tuple(buffers)] = ready
+        return ready
 
 
 def _buffer_places(source: KernelSource) -> tuple[int, ...]:

@@ -46,6 +46,8 @@ class CudaContext:
         }
         self.name: str = self.call("cuDeviceGetName", 256, self.device).split(b"\0")[0].decode()
         self.handle = self.call("cuDevicePrimaryCtxRetain", self.device)
+        self._number = int(self.handle)
+        self._get_current = self.api.cuCtxGetCurrent
 
     def call(self, function: str, *arguments: Any) -> Any:
         """The result of a driver function; DeviceFailure for an error code."""
@@ -62,6 +64,11 @@ class CudaContext:
             f"the CUDA driver must accept every call; {function} on cuda:{self.ordinal} gave {int(status)} ({words}); "
             "an earlier kernel may be at fault"
         )
+
+    def is_current(self) -> bool:
+        """Whether the context is the one that driver calls of this thread refer to."""
+        _, found = self._get_current()
+        return int(found) == self._number
 
     @contextmanager
     def current(self) -> Generator[None]:

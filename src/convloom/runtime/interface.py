@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from convloom.artifact import MULTIPROCESSORS, KernelSource, Language
 from convloom.errors import ConvloomError, IllegalProblem, IllegalType, InternalError, UnsupportedTarget
 from convloom.runtime.build_once import BuildOnce
-from convloom.runtime.launch_expression import Arithmetic, LaunchArguments
+from convloom.runtime.launch_expression import Arithmetic, LaunchArguments, is_periodic
 from convloom.runtime.workspace import WorkspacePool
 
 BufferHandle = Any
 """An address (int) on cpu and cuda, a pyopencl buffer on opencl."""
+
+Launcher: TypeAlias = Callable[[Sequence[BufferHandle], Any], None]
+"""Enqueues a kernel whose launch arithmetic is done, with these buffers on this stream."""
 
 
 class DeviceFailure(ConvloomError, RuntimeError):
@@ -103,6 +106,7 @@ class Built(ABC):
         self.source = source
         self.resources = resources
         self.arithmetic = Arithmetic(source)
+        self.is_periodic = is_periodic(item.condition for item in source.requirements)
         self._addresses = [
             (f"{buffer.name}_address", place)
             for place, buffer in enumerate(source.buffers)
@@ -123,14 +127,18 @@ class Built(ABC):
         None = legacy default stream). The cpu device returns when the work is done, the others at once.
         Raises IllegalProblem for a violated requirement, naming the condition and its values.
         """
-        arguments = self._arguments(buffers, symbols, floats)
-        if arguments is not None:
-            self._start(arguments, buffers, stream)
+        launcher = self.launcher(buffers, symbols, floats or {})
+        if launcher is not None:
+            launcher(buffers, stream)
 
-    def _arguments(
-        self, buffers: Sequence[BufferHandle], symbols: Mapping[str, int], floats: Mapping[str, float] | None
-    ) -> LaunchArguments | None:
-        """What a call needs, checked; None for an empty grid."""
+    def launcher(
+        self, buffers: Sequence[BufferHandle], symbols: Mapping[str, int], floats: Mapping[str, float]
+    ) -> Launcher | None:
+        """What enqueues a call of these sizes, its arithmetic done and checked; None if the grid is empty.
+
+        It may be kept, if the kernel `is_periodic`, for buffers whose addresses have the same remainders by
+        ADDRESS_PERIOD. Raises as `launch`.
+        """
         if len(buffers) != len(self.source.buffers):
             expected = ", ".join(buffer.name for buffer in self.source.buffers)
             raise IllegalProblem(
@@ -141,15 +149,16 @@ class Built(ABC):
             symbols = {**symbols, **{name: self._address(buffers[place]) for name, place in self._addresses}}
         if MULTIPROCESSORS in self.arithmetic.symbols:
             symbols = {**symbols, MULTIPROCESSORS: self._multiprocessors()}
-        return self.arithmetic(symbols, floats or {})
+        arguments = self.arithmetic(symbols, floats)
+        return None if arguments is None else self._launcher(arguments)
 
     def _multiprocessors(self) -> int:
         """How many blocks of a persistent kernel the device runs at a time."""
         raise InternalError(f"kernels that fill a device are made for those that tell their size; {self.source.name}")
 
     @abstractmethod
-    def _start(self, arguments: LaunchArguments, buffers: Sequence[BufferHandle], stream: Any) -> None:
-        """Enqueues a call with checked arguments and a grid that is not empty."""
+    def _launcher(self, arguments: LaunchArguments) -> Launcher:
+        """What enqueues calls with checked arguments and a grid that is not empty, from any thread."""
 
     def _address(self, buffer: BufferHandle) -> int:
         """The byte address behind a buffer, for alignment requirements."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import index
 from typing import Any, NamedTuple, NoReturn
@@ -41,6 +41,9 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "magic_shift": cache(magic_shift),
 }
 _INT_BITS = {ScalarKind.I32: 32, ScalarKind.I64: 64}
+
+ADDRESS_PERIOD = 128
+"""Bytes; what is decided of addresses by their remainders of smaller powers of two follows from those of this one."""
 
 
 class LaunchArguments(NamedTuple):
@@ -109,6 +112,26 @@ def evaluate(expression: str, symbols: Mapping[str, int]) -> int:
 def symbols_of(expression: str) -> frozenset[str]:
     """The symbols that an expression mentions; InternalError for text outside the language."""
     return frozenset(_names(_parse(expression)))
+
+
+def is_periodic(expressions: Iterable[str]) -> bool:
+    """Whether equal remainders of all addresses by ADDRESS_PERIOD give equal values of the expressions."""
+    return all(_is_periodic(_parse(expression)) for expression in expressions)
+
+
+def _is_periodic(tree: ast.Expression) -> bool:
+    reduced = {
+        id(node.left)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and isinstance(node.right, ast.Constant)
+        and isinstance(node.right.value, int)
+        and node.right.value > 0
+        and ADDRESS_PERIOD % node.right.value == 0
+    }
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id.endswith("_address"))
+    return all(id(node) in reduced for node in names)
 
 
 def _parse(expression: str) -> ast.Expression:

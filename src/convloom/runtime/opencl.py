@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from convloom.artifact import KernelSource, Language, ScalarKind
 from convloom.errors import BuildFailed, IllegalType, UnsupportedTarget
 from convloom.runtime.compiler import Binary, compile_cached
-from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, as_bytes
+from convloom.runtime.interface import Built, Description, Device, DeviceFailure, DeviceMemory, Launcher, as_bytes
 from convloom.runtime.launch_expression import LaunchArguments
 
 REMEDY = "pip install 'convloom[opencl]' 'pyopencl[pocl]'"
@@ -49,6 +49,9 @@ class OpenClBuilt(Built):
                 f"a work-group on {device.label} may have {limit} work-items; {source.name} has {x * y * z}; "
                 "use smaller tiles"
             )
+
+    def _launcher(self, arguments: LaunchArguments) -> Launcher:
+        return partial(self._start, arguments)
 
     def _start(self, arguments: LaunchArguments, buffers: Sequence[Any], stream: Any) -> None:
         api, block = self._device.api, self.source.block

@@ -1,18 +1,14 @@
-"""Tensor maps of a launch: made by the CUDA driver from their recipes, and remembered by sizes and addresses."""
+"""Tensor maps of a launch: made by the CUDA driver from their recipes."""
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from convloom.artifact import TensorMapParam
+from convloom.artifact import KernelSource, TensorMapParam
 from convloom.errors import UnsupportedTarget
 from convloom.runtime.cuda_driver import CudaContext
 
-_BYTES = 128
-_MOST_KEPT = 512  # sets of maps of one kernel
 _TYPES = {
     "f16": "FLOAT16",
     "bf16": "BFLOAT16",
@@ -28,66 +24,64 @@ _ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "s32": 4}
 
 
 class EncodedMaps(NamedTuple):
-    """The maps of one launch, and the host address of each."""
+    """The maps of one launch, and the host address of each: it holds as long as the map is kept."""
 
-    words: list[ctypes.Array[ctypes.c_char]]
+    maps: tuple[Any, ...]
     addresses: tuple[int, ...]
 
 
 class TensorMaps:
-    """The maps of one kernel in one context. Safe for several threads: the worst is a map that is made twice."""
+    """The maps of one kernel for one set of sizes, at any addresses, in one context."""
 
-    def __init__(self, kernel: str, recipes: Sequence[TensorMapParam], context: CudaContext) -> None:
-        self._kernel, self._recipes, self._context = kernel, tuple(recipes), context
-        self._known: dict[tuple[Any, ...], EncodedMaps] = {}
-
-    def of_launch(self, addresses: tuple[int, ...], values: tuple[tuple[int, ...], ...]) -> EncodedMaps:
-        """The maps over buffers at these addresses (one each) with these values of their expressions.
-
-        UnsupportedTarget with the recipe if the driver refuses one.
-        """
-        key = (addresses, values)
-        found = self._known.get(key)
-        if found is None:
-            words = [
-                self._encoded(recipe, address, numbers)
-                for recipe, address, numbers in zip(self._recipes, addresses, values, strict=True)
-            ]
-            found = EncodedMaps(words, tuple(map(ctypes.addressof, words)))
-            if len(self._known) >= _MOST_KEPT:
-                self._known.clear()
-            self._known[key] = found
-        return found
-
-    def _encoded(self, recipe: TensorMapParam, address: int, values: tuple[int, ...]) -> ctypes.Array[ctypes.c_char]:
-        api = self._context.api
-        rank = len(recipe.sizes)
-        sizes, strides, offset = values[:rank], values[rank:-1], values[-1]
-        head = (
-            getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[recipe.dtype]}"),
-            rank,
-            address + offset * _ELEMENT_BYTES.get(recipe.dtype, 1),
-            [api.cuuint64_t(size) for size in sizes],
-            [api.cuuint64_t(stride) for stride in strides],
+    def __init__(self, source: KernelSource, values: tuple[tuple[int, ...], ...], context: CudaContext) -> None:
+        self._context = context
+        self._encoders = tuple(
+            _Encoder(source.name, recipe, numbers, context) for recipe, numbers in zip(source.maps, values, strict=True)
         )
+
+    def at(self, addresses: list[int]) -> EncodedMaps:
+        """The maps over buffers at these addresses, one each; UnsupportedTarget with the recipe if one is refused."""
+        with self._context.current():
+            maps = tuple([encode(place) for encode, place in zip(self._encoders, addresses, strict=True)])
+        return EncodedMaps(maps, tuple([item.getPtr() for item in maps]))
+
+
+class _Encoder:
+    """One recipe with the values of its expressions, as the driver takes them."""
+
+    def __init__(self, kernel: str, recipe: TensorMapParam, values: tuple[int, ...], context: CudaContext) -> None:
+        self._kernel, self._recipe, self._values, self._context = kernel, recipe, values, context
+        api, rank = context.api, len(recipe.sizes)
+        self._offset = values[-1] * _ELEMENT_BYTES.get(recipe.dtype, 1)
+        self._head = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[recipe.dtype]}"), rank
         span = f"{recipe.swizzle}B" if recipe.swizzle else "NONE"
-        tail = (
+        window = (
+            ([api.cuuint32_t(size) for size in recipe.box],)
+            if recipe.box
+            else (list(recipe.lower), list(recipe.upper), recipe.channels, recipe.pixels)
+        )
+        self._tail = (
+            [api.cuuint64_t(size) for size in values[:rank]],
+            [api.cuuint64_t(stride) for stride in values[rank:-1] or (16,)],  # of one dimension: not looked at
+            *window,
             [api.cuuint32_t(step) for step in recipe.steps],
             api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{span}"),
             api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
             api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
-        with self._context.current():
-            if recipe.box:
-                box = [api.cuuint32_t(size) for size in recipe.box]
-                status, found = api.cuTensorMapEncodeTiled(*head, box, *tail)
-            else:
-                corners = list(recipe.lower), list(recipe.upper)
-                status, found = api.cuTensorMapEncodeIm2col(*head, *corners, recipe.channels, recipe.pixels, *tail)
+        self._encode: Callable[..., tuple[Any, Any]] = (
+            api.cuTensorMapEncodeTiled if recipe.box else api.cuTensorMapEncodeIm2col
+        )
+
+    def __call__(self, address: int) -> Any:
+        """The map over a buffer at this address; the context must be current."""
+        status, found = self._encode(*self._head, address + self._offset, *self._tail)
         if status:
+            rank = len(self._recipe.sizes)
             raise UnsupportedTarget(
                 f"the driver of {self._context.name} must accept the tensor maps of kernel {self._kernel}; it refuses "
-                f"{recipe} with sizes {sizes}, strides {strides} at {address:#x} + {offset}; choose another plan"
+                f"{self._recipe} with sizes {self._values[:rank]}, strides {self._values[rank:-1]} at {address:#x} + "
+                f"{self._offset} bytes; choose another plan"
             )
-        return ctypes.create_string_buffer(struct.pack("=16Q", *map(int, found.opaque)), _BYTES)
+        return found
