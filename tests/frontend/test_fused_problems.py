@@ -33,6 +33,14 @@ def test_post_ops_interpreted(post_ops):
     check(problem(SMALL, "f32", post_ops, stag="nhwc"))
 
 
+@pytest.mark.parametrize("post_ops", POST_OPS[::8])
+def test_factors_cut_to_tf32_stay_within_the_bound(post_ops):
+    """Real numbers lose digits in tf32; a bound that forgets it fails on a GPU, and here where mma rows multiply."""
+    fused = problem("mb2ic32ih5oc48oh5kh3ph1", "tf32", post_ops, stag="axb")
+    assert "row=mma.m16n8k8.f32.tf32" in convloom.compile(fused, "interpret").plan
+    check(fused)
+
+
 @pytest.mark.parametrize("post_ops", POST_OPS)
 def test_post_ops_on_cpu(post_ops):
     check(problem(SMALL, "f16", post_ops, stag="nhwc"), "cpu")

@@ -166,3 +166,18 @@ def test_f32_is_not_multiplied_in_tf32_unasked():
         in check_plan(plan, prepare(strict).contraction, SM_80).reason
     )
     assert "tf32.tf32" in generate(allowed, SM_80, plan).source.text
+
+
+NARROW = (
+    "tiled block=32x32x16 thread=16x8 chunk=16x8 lanes=1 unroll=1 g=- m=n0 n=m0 serial=- k=k0 a=k*8+8 b=k*8+8 store={0}"
+    " index=32 swap=1 row=mma.m16n8k16.f32.f16.f16 stages=2 groups=1 split=none walk=1 fragments=1 collect={1}"
+)
+
+
+@pytest.mark.parametrize("collect", [1, 2, 8])
+@pytest.mark.parametrize("store", [1, 2])
+def test_lines_of_collected_tiles_keep_what_is_written_and_stored_aligned(store, collect):
+    line = "gemm -transA false -transB true -transO false -g 1 -m 70 -n 40 -k 48"
+    problem = parse_problem(line, dtypes="f16")
+    outcome, _ = counted(problem, parse_plan(NARROW.format(store, collect)))
+    assert outcome.passed, outcome.reason

@@ -163,8 +163,11 @@ def shared_bytes(plan: TiledPlan, acc: DType) -> int:
 
 
 def collected_line(plan: TiledPlan) -> int:
-    """Numbers from one line of the collected tile of C to the next: fragments are written without bank conflicts."""
-    return plan.block_n + plan.collect
+    """Numbers from one line of the collected tile of C to the next: what is written and stored at once stays aligned.
+
+    Fragments are written without bank conflicts where a store moves 16 bytes.
+    """
+    return plan.block_n + max(plan.collect, plan.store)
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from convloom.problem.conv import NO_SCALING
 from convloom.problem.data import reachable_outputs
 from convloom.problem.epilogue import NO_EPILOGUE, BinaryKind
 from convloom.problem.epilogue.bounded import Bounded, Evaluation, evaluate
-from convloom.problem.numerics import Comparison, outcome, result_dtype, round_to, unit_roundoff
+from convloom.problem.numerics import TF32_PRODUCT, Comparison, outcome, result_dtype, round_to, unit_roundoff
 from convloom.problem.reference import Arithmetic, Operands, Problem, placed_bias, reference, result_shape
 
 Array = NDArray[Any]
@@ -95,7 +95,8 @@ def _sums(problem: Problem, operands: Operands, *, exact: bool) -> Bounded:
     value = found.value.astype(np.float64)
     if found.magnitude is None:
         return Bounded(value, np.zeros_like(value))
-    return Bounded(value, 2.0 * found.length * unit_roundoff(problem.acc) * found.magnitude)
+    product = TF32_PRODUCT if problem.tf32 else 0.0
+    return Bounded(value, (2.0 * found.length * unit_roundoff(problem.acc) + product) * found.magnitude)
 
 
 def _scaled(problem: Problem, operands: Operands, sums: Bounded, at: Evaluation) -> Bounded:
