@@ -316,7 +316,7 @@ def test_the_right_device_though_another_is_current(gpu, axpby):
 def test_spills_and_registers_are_known(gpu, axpby):
     built = gpu.build(axpby(Language.CUDA, arch=gpu.arch))
     attribute = gpu.context.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
-    assert built.resources.registers == gpu.context.scoped("cuFuncGetAttribute", attribute, built._function)
+    assert built.resources.registers == gpu.context.scoped("cuFuncGetAttribute", attribute, built.function)
 
 
 @pytest.mark.cuda

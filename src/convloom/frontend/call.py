@@ -76,14 +76,14 @@ def run(
     `bias_grad`: True, or the array for it, where the operation gives a bias gradient too: the result is then a pair.
     """
     names, out = operation.names, options.out
-    family = family_of(names[0], first)
     arrays = (first, second) if bias is None else (first, second, bias)
-    signature = signature_of(family, arrays, out) if bias_grad is None else None
+    signature = signature_of(arrays, out) if bias_grad is None else None
     key = _repeat_key(operation, signature, bias, arguments, options)
     found = None if signature is None else _known_repeat(key)
     if found is not None:
-        return found(arrays, out, family.stream(first) if options.stream is None else options.stream)
+        return found(arrays, out, options.stream)
     check_options(options)
+    family = family_of(names[0], first)
     tensors = [family.adapt(names[0], first), family_of(names[1], second).adapt(names[1], second)]
     if bias is not None:
         tensors.append(family_of("bias", bias).adapt("bias", bias))

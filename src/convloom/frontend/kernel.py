@@ -195,7 +195,8 @@ class Kernel:
         framework. On CUDA and OpenCL the call returns at once.
         IllegalProblem names the rule, value and remedy; IllegalType where an argument's type or dtype is wrong.
         """
-        alpha, beta = real_factor("alpha", alpha), real_factor("beta", beta)
+        if type(alpha) is not float or type(beta) is not float:
+            alpha, beta = real_factor("alpha", alpha), real_factor("beta", beta)
         if self._has_factors or alpha != 1.0 or beta != 0.0:
             factors = (alpha, beta)
             return self._scaled(alpha, beta, out)._run(first, second, bias, operands, out, factors, stream)
@@ -215,12 +216,12 @@ class Kernel:
             return self._run_both(first, second, bias, operands, out, factors, stream)
         extras = self._ordered(operands) if operands is not _NO_OPERANDS or self._has_operands else _NO_OPERANDS
         arrays = (first, second, *extras) if bias is None else (first, second, bias, *extras)
-        family = family_of(self._names[0], first)
-        signature = signature_of(family, arrays, out)
+        signature = signature_of(arrays, out)
         key = signature, bias is None, factors
         found = self._repeats.get(key) if signature is not None else None
         if found is not None:
-            return found(arrays, out, family.stream(first) if stream is None else stream)
+            return found(arrays, out, stream)
+        family = family_of(self._names[0], first)
         tensors = self._adapted(family, first, second, bias, extras)
         result = None if out is None else self._adapted_result(out)
         if stream is None:

@@ -33,8 +33,12 @@ def reach_of(tensor: Tensor) -> Reach:
 def may_overlap(addresses: Sequence[int], reaches: Sequence[Reach]) -> bool:
     """Whether the range of the last tensor, the result, meets that of another."""
     first, last = addresses[-1] + reaches[-1].begin, addresses[-1] + reaches[-1].end
-    operands = zip(addresses[:-1], reaches[:-1], strict=True)
-    return any(address + begin < last and first < address + end for address, (begin, end) in operands)
+    operands = len(addresses) - 1
+    for place in range(operands):  # in every call: a generator costs more
+        address, (begin, end) = addresses[place], reaches[place]
+        if address + begin < last and first < address + end:
+            return True
+    return False
 
 
 def check_all_apart(tensors: Sequence[Tensor], reaches: Sequence[Reach], names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from convloom.dtypes import DType
 from convloom.errors import IllegalProblem
@@ -79,8 +79,12 @@ class Repeat:
         self._family, self._checked, self._allocate, self._calls = family, checked, allocate, calls
 
     def __call__(self, arrays: Sequence[Any], out: Any, stream: Any) -> Any:
-        """The call on arrays of the signature; `out` is None where the signature was taken without."""
-        locate = self._family.address
+        """The call on arrays of the signature; `out` is None where the signature was taken without.
+
+        A stream of None is the one in which the arrays' framework works.
+        """
+        family = self._family
+        locate = family.address
         assert locate is not None
         addresses = [locate(array) for array in arrays]
         allocate = self._allocate
@@ -92,7 +96,8 @@ class Repeat:
             addresses.append(locate(out))
         calls = self._calls
         if calls is not None:
-            calls.at(addresses).enqueue(self._family, addresses, stream)
+            queue = family.stream(arrays[0]) if stream is None else stream
+            calls.at(addresses).enqueue(family, addresses, queue)
         return out
 
     def _check_apart(self, addresses: list[int]) -> None:
@@ -102,23 +107,23 @@ class Repeat:
             check_all_apart(placed, reaches, names)
 
 
-def signature_of(family: Family, arrays: Sequence[Any], out: Any) -> Hashable:
+def signature_of(arrays: Sequence[Any], out: Any) -> Hashable:
     """What the checks of a call look at in its arrays, but for their addresses; None where that has no cheap form.
 
     Arrays of several families have none.
     """
-    describe = family.signature
-    if describe is None:
+    first = cast("type", type(arrays[0]))
+    family = families.get(first)
+    if family is None or family.signature is None:
         return None
+    describe = family.signature
     parts: list[Hashable] = []
     for array in arrays if out is None else (*arrays, out):
-        if families.get(type(array)) is not family:  # pyright: ignore[reportUnknownArgumentType]
+        kind = type(array)  # pyright: ignore[reportUnknownVariableType]
+        if kind is not first and families.get(kind) is not family:  # pyright: ignore[reportUnknownArgumentType]
             return None
-        part = describe(array)
-        if part is None:
-            return None
-        parts.append(part)
-    if out is not None and not _is_writable(family, out):
+        parts.append(describe(array))
+    if None in parts or (out is not None and not _is_writable(family, out)):
         return None
     return out is None, *parts
 
