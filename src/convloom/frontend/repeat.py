@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from convloom.dtypes import DType
 from convloom.errors import IllegalProblem
@@ -112,8 +112,8 @@ def signature_of(arrays: Sequence[Any], out: Any) -> Hashable:
 
     Arrays of several families have none.
     """
-    first = cast("type", type(arrays[0]))
-    family = families.get(first)
+    first = type(arrays[0])  # pyright: ignore[reportUnknownVariableType]
+    family = families.get(first)  # pyright: ignore[reportUnknownArgumentType]
     if family is None or family.signature is None:
         return None
     describe = family.signature
