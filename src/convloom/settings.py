@@ -61,6 +61,7 @@ class Settings:
 
     cache_dir: Path = field(default_factory=_default_cache_dir)
     cache_limit: int = 2**30
+    tuning_db: Path | None = field(default_factory=_no_path)
     cc: tuple[str, ...] | None = field(default_factory=_no_command)
     build_timeout: int = 600
     debug: int = 0
@@ -147,6 +148,10 @@ KNOBS = (
     Knob(
         "CONVLOOM_CACHE_LIMIT", "cache_limit", parse_size, "a size such as 512MiB or 2GB", "1GiB",
         "most bytes kept there, the least recently used are dropped first; 0 turns the disk cache off",
+    ),
+    Knob(
+        "CONVLOOM_TUNING_DB", "tuning_db", _parse_path, "the path of a file", "tuning.sqlite in CONVLOOM_CACHE_DIR",
+        "where measured plans are kept",
     ),
     Knob(
         "CONVLOOM_CC", "cc", _parse_command, "a compiler command, or zig for the ziglang wheel", "the first that works",

@@ -47,6 +47,11 @@ class _Buffer:
         self.terms = terms
         self.shape = tuple([constant(extent, "a run") for extent in terms.shape])
         self.memory = device.allocate(self.nbytes + 2 * GUARD_BYTES)
+        self.fill(array)
+
+    def fill(self, array: Array | None) -> None:
+        """Writes the content, or poison, and the guards."""
+        terms = self.terms
         image = np.full(self.memory.nbytes, POISON, np.uint8)
         if array is not None:
             packed = pack(array.astype(terms.dtype.numpy, copy=False), terms.layout)
@@ -102,37 +107,72 @@ def run_on_device(
     whose sizes are dims. IllegalProblem for symbolic sizes.
     """
     called = kernel.problem if problem is None else problem
-    terms, device = problem_terms(called), kernel.device
-    old = operands.old if called.scaling.beta or called.epilogue.steps.reads_old else None
-    arrays = (operands.a, operands.b, *(() if operands.bias is None else (operands.bias,)), *operands.extras)
-    with ExitStack() as stack:
-        values = zip(terms.inputs, arrays, strict=True)
-        inputs = [stack.enter_context(_Buffer(device, term, array)) for term, array in values]
-        result = stack.enter_context(_Buffer(device, terms.result, old))
-        buffers = (*inputs, result)
-        tensors = [buffer.tensor(device.name) for buffer in buffers]
-        names = tuple(buffer.terms.name for buffer in buffers)
-        sums = _sums_buffer(called, device, old_gradient(called) if called.scaling.beta else None)
-        gradient = None
-        if sums is not None:
-            buffers = (*buffers, stack.enter_context(sums))
-            gradient = sums.tensor(device.name)._replace(shape=sums.shape[:1], strides=(1,))
-        factors = operands.alpha, operands.beta
+    with DeviceTensors(called, kernel.device, operands) as tensors:
+        tensors.run(kernel)
+        kernel.device.synchronize()
+        found = tensors.outcome()
+        if measure_seconds <= 0:
+            return found
+        timing = measure(kernel.device, lambda: tensors.run(kernel), budget=measure_seconds)
+        return replace(found, seconds=timing.median)
 
-        def call() -> None:
-            kernel.run(NUMPY, tensors[:-1], None, tensors[-1], factors, None, names)
-            if kernel.bias_gradient is not None and gradient is not None:
-                kernel.bias_gradient.launch(NUMPY, tensors[1], gradient, factors, None)
 
-        call()
-        device.synchronize()
-        contents = [buffer.content() for buffer in buffers]
-        seconds = measure(device, call, budget=measure_seconds).median if measure_seconds > 0 else None
-    overrun = [
-        buffer.terms.name for buffer, image in zip(buffers, contents, strict=True) if not _guarded(buffer, image)
-    ]
-    found = _logical(result, contents[len(names) - 1])
-    return DeviceRun(found, seconds, tuple(overrun), None if sums is None else _logical(sums, contents[-1]))
+class DeviceTensors:
+    """Every tensor of a problem's call in memory of a device, guarded by poison; the result is poison or old content.
+
+    Any kernel of the problem runs on them. Freed at the end of the `with` block.
+    """
+
+    def __init__(self, problem: Problem, device: Device, operands: Operands) -> None:
+        terms = problem_terms(problem)
+        self._factors = operands.alpha, operands.beta
+        self._old = operands.old if problem.scaling.beta or problem.epilogue.steps.reads_old else None
+        arrays = (operands.a, operands.b, *(() if operands.bias is None else (operands.bias,)), *operands.extras)
+        with ExitStack() as stack:
+            values = zip(terms.inputs, arrays, strict=True)
+            inputs = [stack.enter_context(_Buffer(device, term, array)) for term, array in values]
+            self._result = stack.enter_context(_Buffer(device, terms.result, self._old))
+            self._buffers: tuple[_Buffer, ...] = (*inputs, self._result)
+            self._tensors = [buffer.tensor(device.name) for buffer in self._buffers]
+            self._names = tuple(buffer.terms.name for buffer in self._buffers)
+            self._old_sums = old_gradient(problem) if problem.scaling.beta else None
+            self._sums = _sums_buffer(problem, device, self._old_sums)
+            self._gradient: Tensor | None = None
+            if self._sums is not None:
+                self._buffers = (*self._buffers, stack.enter_context(self._sums))
+                self._gradient = self._sums.tensor(device.name)._replace(shape=self._sums.shape[:1], strides=(1,))
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> DeviceTensors:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, kernel: Kernel) -> None:
+        """Enqueues one call."""
+        tensors = self._tensors
+        kernel.run(NUMPY, tensors[:-1], None, tensors[-1], self._factors, None, self._names)
+        if kernel.bias_gradient is not None and self._gradient is not None:
+            kernel.bias_gradient.launch(NUMPY, tensors[1], self._gradient, self._factors, None)
+
+    def reset(self) -> None:
+        """Makes the results what they were before the first call."""
+        self._result.fill(self._old)
+        if self._sums is not None:
+            self._sums.fill(self._old_sums)
+
+    def outcome(self) -> DeviceRun:
+        """What the calls wrote; waits for the device."""
+        contents = [buffer.content() for buffer in self._buffers]
+        overrun = [
+            buffer.terms.name
+            for buffer, image in zip(self._buffers, contents, strict=True)
+            if not _guarded(buffer, image)
+        ]
+        found = _logical(self._result, contents[len(self._names) - 1])
+        sums = None if self._sums is None else _logical(self._sums, contents[-1])
+        return DeviceRun(found, None, tuple(overrun), sums)
 
 
 def _sums_buffer(problem: Problem, device: Device, old: Array | None) -> _Buffer | None:

@@ -20,9 +20,15 @@ class InterpretKernel(Kernel):
     """A kernel whose calls raise InterpretedFault where it touches anything but the elements of its arrays."""
 
     def __init__(
-        self, problem: Problem, device: Device, target: Target, plan: str | None = None, policy: Policy = ANYTHING
+        self,
+        problem: Problem,
+        device: Device,
+        target: Target,
+        plan: str | None = None,
+        policy: Policy = ANYTHING,
+        proposed: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(problem, device, target, plan, policy)
+        super().__init__(problem, device, target, plan, policy, proposed)
         self._place_name = "cpu"
 
     def repeat(

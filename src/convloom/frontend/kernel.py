@@ -60,17 +60,25 @@ class Kernel:
     The preferred variant may rely on more than the problem says (alignment of pointers, offsets that fit 32 bits). A
     call that breaks this runs a general variant, built when first needed, so that every size that the declared facts
     allow is accepted. A plan given as text is used as it is: there a broken condition is an error. Of the planner's
-    candidates those that the device's compiler spills are passed over; `rejected` lists them.
+    candidates those that the device's compiler spills are passed over; `rejected` lists them. `proposed`: texts of
+    plans that the preferred variant tries in this order, instead of the planner's own candidates.
     """
 
     def __init__(
-        self, problem: Problem, device: Device, target: Target, plan: str | None = None, policy: Policy = ANYTHING
+        self,
+        problem: Problem,
+        device: Device,
+        target: Target,
+        plan: str | None = None,
+        policy: Policy = ANYTHING,
+        proposed: tuple[str, ...] = (),
     ) -> None:
         self.problem = problem
         self.policy = policy
         self.device = device
         self.target = target
         self._given = plan
+        self._proposed = proposed
         self._has_factors = problem.scaling.alpha or problem.scaling.beta
         self._terms = problem_terms(problem)
         check_symbols(self._terms.symbols)
@@ -154,12 +162,16 @@ class Kernel:
         if self._given is not None:
             made = build(given_plan(self._given, normal.contraction, self.target, self.policy))
         else:
-            general = label == "general"
-            plans = ranked_plans(normal.contraction, self.target, _MOST_BUILT, general=general, policy=self.policy)
+            plans = self._candidates(normal.contraction, general=label == "general")
             made, rejected = first_without_spills(plans, build)
             self.rejected += rejected
         self._made[label] = made
         return made
+
+    def _candidates(self, contraction: Contraction, *, general: bool) -> tuple[Plan, ...]:
+        if self._proposed and not general:
+            return tuple(given_plan(text, contraction, self.target, self.policy) for text in self._proposed)
+        return ranked_plans(contraction, self.target, _MOST_BUILT, general=general, policy=self.policy)
 
     def workspace_bytes(self, **sizes: int) -> int:
         """Bytes of scratch memory that a call takes if the problem's dims have these values, 0 for most plans.

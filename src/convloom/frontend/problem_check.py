@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from convloom.frontend.device_run import DeviceRun, run_on_device
@@ -69,24 +70,37 @@ def judge(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) 
 
     Of a problem with a bias gradient both results must be right: what is told is that of the wrong one.
     """
-    found = _judged(problem, operands, run, kind)
-    if not found.passed or run.bias_grad is None or not isinstance(problem, Conv):
-        return found
-    sums = replace(run, result=run.bias_grad, bias_grad=None)
-    told = _judged(bias_gradient_problem(problem), gradient_operands(problem, operands), sums, kind)
-    told = replace(told, nonzero_share=1.0)  # a handful of sums may be 0
-    return found if told.passed else told
+    return Judge(problem, operands, kind)(run)
 
 
-def _judged(problem: Problem, operands: Operands, run: DeviceRun, kind: DataKind) -> CheckOutcome:
+class Judge:
+    """Compares any number of runs on the same operands with their reference, which is computed once."""
+
+    def __init__(self, problem: Problem, operands: Operands, kind: DataKind) -> None:
+        self._compare = _comparer(problem, operands, kind)
+        self._compare_sums: Callable[[DeviceRun], CheckOutcome] | None = None
+        if isinstance(problem, Conv) and problem.bias_grad is not None:
+            sums = bias_gradient_problem(problem)
+            self._compare_sums = _comparer(sums, gradient_operands(problem, operands), kind)
+
+    def __call__(self, run: DeviceRun) -> CheckOutcome:
+        """See `judge`."""
+        found = self._compare(run)
+        if not found.passed or run.bias_grad is None or self._compare_sums is None:
+            return found
+        told = self._compare_sums(replace(run, result=run.bias_grad, bias_grad=None))
+        told = replace(told, nonzero_share=1.0)  # a handful of sums may be 0
+        return found if told.passed else told
+
+
+def _comparer(problem: Problem, operands: Operands, kind: DataKind) -> Callable[[DeviceRun], CheckOutcome]:
     if not problem.epilogue.is_empty:
         fused = fused_reference(problem, operands, exact=kind is DataKind.INT)
         share = deciding_share(problem, fused) if kind is DataKind.INT else 1.0
-        return CheckOutcome(compare_fused(problem, run.result, fused), share, run.seconds, run.overrun)
+        return lambda run: CheckOutcome(compare_fused(problem, run.result, fused), share, run.seconds, run.overrun)
     if kind is DataKind.INT:
         exact = reference(problem, operands, Arithmetic.EXACT)
-        comparison, share = compare_exact(problem, run.result, exact), nonzero_share(problem, exact.value)
-    else:
-        expected = reference(problem, operands, magnitude=True)
-        comparison, share = compare(problem, run.result, expected), 1.0
-    return CheckOutcome(comparison, share, run.seconds, run.overrun)
+        share = nonzero_share(problem, exact.value)
+        return lambda run: CheckOutcome(compare_exact(problem, run.result, exact), share, run.seconds, run.overrun)
+    expected = reference(problem, operands, magnitude=True)
+    return lambda run: CheckOutcome(compare(problem, run.result, expected), 1.0, run.seconds, run.overrun)

@@ -29,16 +29,28 @@ def first_without_spills(
     rejected: list[Rejected] = []
     for plan in plans:
         variant = build(plan)
-        reports = [launch.built.resources for launch in variant.launches]
-        spilled = sum(report.spill_bytes or 0 for report in reports if report is not None)
-        serialised = any(report.serialised for report in reports if report is not None)
-        if not spilled and not serialised:
+        words = compiler_complaint(variant)
+        if not words:
             return variant, tuple(rejected)
-        words = "serialises the multiplies" if serialised else f"spills {spilled} bytes of registers"
-        rejected.append(Rejected(plan, f"the compiler {words}"))
-        if least is None or (serialised, spilled) < least[0]:
-            least = (serialised, spilled), variant
+        rejected.append(Rejected(plan, words))
+        if least is None or _faults(variant) < least[0]:
+            least = _faults(variant), variant
     if least is None:
         raise InternalError("a choice needs plans to choose from; got none; report this")
     kept = least[1]
     return kept, tuple(item for item in rejected if item.plan != kept.plan)
+
+
+def compiler_complaint(variant: Variant) -> str:
+    """What the device's compiler reports to have made otherwise than meant; empty if nothing."""
+    serialised, spilled = _faults(variant)
+    if not serialised and not spilled:
+        return ""
+    return f"the compiler {'serialises the multiplies' if serialised else f'spills {spilled} bytes of registers'}"
+
+
+def _faults(variant: Variant) -> tuple[bool, int]:
+    """Whether multiplies wait for each other, bytes spilled; nothing where the compiler makes no report."""
+    reports = [launch.built.resources for launch in variant.launches]
+    serialised = any(report.serialised for report in reports if report is not None)
+    return serialised, sum(report.spill_bytes or 0 for report in reports if report is not None)

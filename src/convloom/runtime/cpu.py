@@ -165,7 +165,9 @@ class CpuDevice(Device):
             f"command: {' '.join((*compiler.command, *compiler.options))}",
             *(f"passed over {line}" for line in passed),
         )
-        return Description(self.name, True, summary, details)
+        hardware = f"{platform.machine()} {c_compiler.host_features()[:16]}, {threads}"
+        compiled = f"{version} {' '.join((compiler.label, *compiler.options))}"
+        return Description(self.name, True, summary, details, hardware=hardware, compiler=compiled)
 
 
 @cache

@@ -249,7 +249,8 @@ class CudaDevice(Device):
             nvrtc = current_nvrtc()
         except UnsupportedTarget as error:
             return Description(self.name, False, summary, (driver, str(error)), REMEDY)
-        return Description(self.name, True, summary, (driver, f"compiled by NVRTC {nvrtc.version} ({nvrtc.path})"))
+        details = driver, f"compiled by NVRTC {nvrtc.version} ({nvrtc.path})"
+        return Description(self.name, True, summary, details, hardware=summary, compiler=f"NVRTC {nvrtc.version}")
 
     def _memory(self) -> tuple[int, int]:
         with self.context.current():

@@ -44,13 +44,18 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One device in words: found or not, what it is made of, and the command that would add what is missing."""
+    """One device in words: found or not, what it is made of, and the command that would add what is missing.
+
+    `hardware` and `compiler`: what the times of a kernel depend on beside its text; empty where nothing can be timed.
+    """
 
     name: str
     found: bool
     summary: str
     details: tuple[str, ...] = ()
     remedy: str = ""
+    hardware: str = ""
+    compiler: str = ""
 
 
 class DeviceMemory(ABC):

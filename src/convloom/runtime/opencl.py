@@ -186,7 +186,9 @@ class OpenClDevice(Device):
         """See `Device`."""
         details = (f"{self.handle.version.strip()}, driver {self.handle.driver_version}", self._half_precision())
         units = self.handle.max_compute_units
-        return Description(self.name, True, f"{self.label}, {units} compute units", details)
+        summary = f"{self.label}, {units} compute units"
+        compiler = f"{self.handle.version.strip()} {self.handle.driver_version}"
+        return Description(self.name, True, summary, details, hardware=summary, compiler=compiler)
 
     def _half_precision(self) -> str:
         has = "cl_khr_fp16" in self.handle.extensions

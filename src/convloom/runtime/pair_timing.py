@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,19 +61,26 @@ def measure_pair(
     timer: Timer, ours: Call, theirs: Call, effort: Effort, clock: Callable[[], float] = time.perf_counter
 ) -> Pair:
     """Rounds of ours, theirs, ours again; the order turns by one from round to round."""
-    calls = (ours, theirs, ours)
+    first, other, again = measure_together(timer, (ours, theirs, ours), effort, clock)
+    return Pair(first, again, other)
+
+
+def measure_together(
+    timer: Timer, calls: Sequence[Call], effort: Effort, clock: Callable[[], float] = time.perf_counter
+) -> tuple[Timing, ...]:
+    """Times of each call: rounds of all of them, in an order that turns by one from round to round."""
     for _ in range(effort.warm_up):
-        ours()
-        theirs()
-    seconds: tuple[list[float], ...] = ([], [], [])
+        for call in dict.fromkeys(calls):
+            call()
+    count = len(calls)
+    seconds: list[list[float]] = [[] for _ in calls]
     begin = clock()
     for number in range(effort.most):
         if number >= effort.least and clock() - begin >= effort.budget:
             break
-        for place in (number % 3, (number + 1) % 3, (number + 2) % 3):
+        for place in [(number + offset) % count for offset in range(count)]:
             timer.cool()
             if effort.warm:
                 calls[place]()
             seconds[place].append(timer.seconds(calls[place]))
-    first, other, again = (Timing(tuple(values)) for values in seconds)
-    return Pair(first, again, other)
+    return tuple(Timing(tuple(values)) for values in seconds)

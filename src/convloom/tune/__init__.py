@@ -1,0 +1,1 @@
+"""Plans that were measured: how they are asked for, built in parallel and remembered."""
