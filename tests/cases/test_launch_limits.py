@@ -3,6 +3,7 @@
 import pytest
 
 from convloom import Gemm, TensorSpec, conv_problem, dim
+from convloom.artifact import MULTIPROCESSORS
 from convloom.dtypes import F32
 from convloom.problem.layout import dense
 from convloom.runtime.launch_expression import evaluate
@@ -26,7 +27,7 @@ def pointwise_neighbourhood(name: str, channels: int) -> ConvCase:
 
 def assert_launchable(source, sizes):
     """The limits of CUDA: 2**31 - 1 blocks along x, 65535 along y and z, 1024 threads in a block."""
-    x, y, z = (evaluate(text, sizes) for text in source.grid)
+    x, y, z = (evaluate(text, sizes | {MULTIPROCESSORS: GPU.processors}) for text in source.grid)
     assert 1 <= x < 2**31
     assert 1 <= y < 2**16
     assert 1 <= z < 2**16
