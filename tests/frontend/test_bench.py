@@ -1,19 +1,24 @@
 """One problem of a benchmark: verified before it is timed, faults and refusals kept in the row."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from convloom import settings
 from convloom.errors import Infeasible
 from convloom.frontend.anchor import pads_alike
 from convloom.frontend.anchor_numpy import NumpyAnchor, product_sizes
-from convloom.frontend.bench import BenchVerdict, bench_line
+from convloom.frontend.bench import AnchorStand, BenchVerdict, bench_line
 from convloom.frontend.compile import compile
+from convloom.frontend.pick_plan import Picked, Picker
+from convloom.frontend.race import Outcome
 from convloom.problem.notation import BatchLine
 from convloom.problem.notation.choose import parse_problem
 from convloom.runtime.device import device_named
 from convloom.runtime.pair_timing import Effort
+from convloom.tune.pick import parse_pick
 
 SMALL = "mb2ic6ih9oc4oh5kh3sh2ph1"
 QUICK = Effort(least=2, most=2, warm_up=1)
@@ -52,8 +57,13 @@ class Wrong:
         out[0, 1, 2, 3] += 1
 
 
+def choosing(kind):
+    """A choice of a made-up kernel."""
+    return lambda stand: Picked(kind(line_of(SMALL).problem, device_named("cpu")))
+
+
 def test_a_wrong_result_has_no_time(anchor):
-    row = bench_line(line_of(SMALL), device_named("cpu"), anchor, QUICK, build=Wrong)
+    row = bench_line(line_of(SMALL), device_named("cpu"), anchor, QUICK, choosing(Wrong))
     assert row.verdict is BenchVerdict.FAILED
     assert row.pair is None
     assert "1 elements wrong, the first at (0, 1, 2, 3)" in row.reason
@@ -64,17 +74,40 @@ def test_an_element_that_nobody_writes_is_wrong(anchor):
         def __call__(self, first, second, out):
             pass
 
-    row = bench_line(line_of(SMALL), device_named("cpu"), anchor, QUICK, build=Idle)
+    row = bench_line(line_of(SMALL), device_named("cpu"), anchor, QUICK, choosing(Idle))
     assert row.verdict is BenchVerdict.FAILED
     assert "nan instead of" in row.reason
 
 
+def test_a_measured_pick_is_verified_on_the_anchors_tensors(anchor, tmp_path, monkeypatch):
+    device, line = device_named("cpu"), line_of(SMALL)
+    first = []
+    right = AnchorStand.compare
+
+    def compared(stand, kernel):
+        """The first candidate's result is said to be wrong."""
+        first.append(kernel.plan)
+        found = right(stand, kernel)
+        return replace(found, mismatches=1) if kernel.plan == first[0] else found
+
+    monkeypatch.setattr(AnchorStand, "compare", compared)
+    with settings.scoped(tuning_db=tmp_path / "tuning.sqlite"):
+        picker = Picker(device, parse_pick("measured:3"), effort=QUICK)
+        pending = picker.begin(line.problem)
+        row = bench_line(line, device, anchor, QUICK, lambda stand: picker.finish(pending, stand))
+    assert row.verdict is BenchVerdict.MEASURED
+    assert [item.outcome for item in row.tried] == [Outcome.WRONG, Outcome.MEASURED, Outcome.MEASURED]
+    assert [item.plan for item in row.wrong] == [first[0]]
+    assert row.plan in [item.plan for item in row.tried[1:]]
+    assert row.tuning_seconds > 0
+
+
 @pytest.mark.parametrize("error", [Infeasible("no plan"), RuntimeError("driver"), MemoryError()])
 def test_what_goes_wrong_is_in_the_row(anchor, error):
-    def broken(problem, device):
+    def broken(stand):
         raise error
 
-    row = bench_line(line_of(SMALL), device_named("cpu"), anchor, QUICK, build=broken)
+    row = bench_line(line_of(SMALL), device_named("cpu"), anchor, QUICK, broken)
     assert row.verdict is BenchVerdict.FAILED
     assert row.reason.startswith(type(error).__name__)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convloom.cli import bench, cache, check, devices, emit, explain, fuzz, model, run
+from convloom.cli import bench, cache, calibration, check, devices, emit, explain, fuzz, model, run
 from convloom.cli.console import ProblemCommand, ReportingGroup
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("devices")(devices.devices)
 app.command("run", cls=ProblemCommand)(run.run)
 app.command("check")(check.check)
 app.command("bench")(bench.bench)
+app.command("calibration")(calibration.calibration)
 app.command("fuzz")(fuzz.fuzz)
 app.command("explain", cls=ProblemCommand)(explain.explain)
 app.command("emit", cls=ProblemCommand)(emit.emit)

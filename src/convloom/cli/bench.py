@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from convloom.artifact import Language
 from convloom.cli.console import MISMATCH, errors, output
 from convloom.cli.problem_options import (
     UNTAGGED,
@@ -22,17 +25,22 @@ from convloom.cli.problem_options import (
 )
 from convloom.dtypes import dtype_named
 from convloom.frontend.anchor import Anchor
-from convloom.frontend.bench import BenchRow, BenchVerdict, bench_line
+from convloom.frontend.bench import BenchRow, BenchVerdict, Choose, bench_line
 from convloom.frontend.choose_anchor import AnchorName, anchor_named
+from convloom.frontend.pick_plan import Pending, Picker, begin_ahead
+from convloom.frontend.race import RACE_EFFORT
 from convloom.problem.conv import Conv
 from convloom.problem.notation import BatchLine, read_batch
 from convloom.report.bench_table import HEADER, bench_json, draw_bench, row_text, summary_lines
 from convloom.report.layers import check_chart_path
 from convloom.report.output_file import write_output
 from convloom.runtime.device import device_named
-from convloom.runtime.interface import Device
 from convloom.runtime.pair_timing import Effort
+from convloom.tune.build_pool import BuildPool
+from convloom.tune.pick import parse_pick
 
+_AHEAD = 16
+"""Problems whose candidates are compiled while one is measured; none on the processor, which they would slow down."""
 _STYLES = {BenchVerdict.MEASURED: "", BenchVerdict.FAILED: "bold red", BenchVerdict.SKIPPED: "yellow"}
 
 
@@ -61,6 +69,9 @@ def bench(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, help="After so many seconds a problem begins no further round.")
     ] = 3.0,
+    pick: Annotated[
+        str, typer.Option("--pick", help="model, or measured:K: the fastest of the model's first K (8) candidates.")
+    ] = "model",
     json: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the ratios to this .png, .svg or .pdf.")] = None,
 ) -> None:
@@ -68,6 +79,7 @@ def bench(
 
     Results are verified before they are timed. Exit status 1 if one is wrong or cannot be computed, or after Ctrl-C.
     """
+    way = parse_pick(pick)
     if plot is not None:
         check_chart_path(plot)
     lines: list[BatchLine] = []
@@ -78,18 +90,21 @@ def bench(
     wanted = against or (AnchorName.NUMPY if device == "cpu" else AnchorName.TORCH)
     anchor = anchor_named(wanted, device, None if anchor_dt is None else dtype_named(anchor_dt), tf32=tf32)
     environment = {**anchor.environment(), "caches": "warm" if warm else "cooled before each call"}
+    environment["pick"] = str(way)
     console = output()
     for name, words in environment.items():
         console.print(f"{name:<8} {words}")
     effort = Effort(least=min(5, rounds), most=rounds, budget=seconds, warm=warm)
-    rows, complete = _bench_all(lines, chosen, anchor, effort, console)
+    with BuildPool() as pool:
+        picker = Picker(chosen, way, pool=pool, effort=replace(RACE_EFFORT, warm=warm))
+        rows, complete = _bench_all(lines, picker, anchor, effort, console)
     _report(rows, environment, json, plot, console)
-    if not complete or any(row.verdict is BenchVerdict.FAILED for row in rows):
+    if not complete or any(row.verdict is BenchVerdict.FAILED or row.wrong for row in rows):
         raise typer.Exit(MISMATCH)
 
 
 def _bench_all(
-    lines: list[BatchLine], device: Device, anchor: Anchor, effort: Effort, console: Console
+    lines: list[BatchLine], picker: Picker, anchor: Anchor, effort: Effort, console: Console
 ) -> tuple[list[BenchRow], bool]:
     """The rows, and whether all lines were reached; Ctrl-C keeps what is measured."""
     rows: list[BenchRow] = []
@@ -98,15 +113,24 @@ def _bench_all(
     with Progress(*columns, console=errors(), transient=True) as progress:
         task = progress.add_task("", total=len(lines))
         try:
+            wanted = [(line, line.problem) for line in lines if not anchor.refusal(line.problem)]
+            begun = begin_ahead(wanted, picker, 0 if picker.device.language is Language.C else _AHEAD)
             for line in lines:
                 progress.update(task, description=line.text)
-                rows.append(bench_line(line, device, anchor, effort))
+                choose = _choice(begun, picker) if not anchor.refusal(line.problem) else None
+                rows.append(bench_line(line, picker.device, anchor, effort, choose))
                 console.print(Text(row_text(rows[-1]), _STYLES[rows[-1].verdict]))
                 progress.advance(task)
         except KeyboardInterrupt:
             errors().print(f"interrupted after {len(rows)} of {len(lines)} problems; what follows is of these")
             return rows, False
     return rows, True
+
+
+def _choice(begun: Iterator[tuple[BatchLine, Pending]], picker: Picker) -> Choose:
+    """The pick of the next problem; others are compiled meanwhile."""
+    _, pending = next(begun)
+    return lambda stand: picker.finish(pending, stand)
 
 
 def _report(

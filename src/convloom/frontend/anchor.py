@@ -68,6 +68,10 @@ class Anchor(ABC):
         """A placed result as a logical array of f64 on the host."""
 
     @abstractmethod
+    def poison(self, result: Any) -> None:
+        """Makes a placed result what it was before anybody wrote it."""
+
+    @abstractmethod
     def reference(self, problem: Problem, operands: Operands) -> Reference:
         """The result in fp64 with the sums of magnitudes."""
 

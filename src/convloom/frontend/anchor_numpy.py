@@ -91,6 +91,10 @@ class NumpyAnchor(Anchor):
         terms = problem_terms(problem).result
         return (unpack(result, terms.layout, _shape(terms)) if terms.flat else result).astype(np.float64)
 
+    def poison(self, result: Any) -> None:
+        """See `Anchor`."""
+        result.fill(np.nan)
+
     def reference(self, problem: Problem, operands: Operands) -> Reference:
         """See `Anchor`."""
         return reference(problem, operands, magnitude=True)

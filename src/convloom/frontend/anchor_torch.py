@@ -144,6 +144,13 @@ class TorchAnchor(Anchor):
         """See `Anchor`."""
         return result.to(self._torch.float64).cpu().numpy()
 
+    def poison(self, result: Any) -> None:
+        """See `Anchor`."""
+        if result.is_floating_point():
+            result.fill_(float("nan"))
+        else:
+            result.fill_(_POISON if result.dtype is self._torch.uint8 else -1)  # all bits set
+
     def reference(self, problem: Problem, operands: Operands) -> Reference:
         """See `Anchor`."""
         first, second = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -11,17 +12,20 @@ from convloom.errors import ConvloomError
 from convloom.frontend.anchor import Anchor, Peaks, Placed
 from convloom.frontend.compile import compile
 from convloom.frontend.kernel import Kernel
+from convloom.frontend.pick_plan import OpenStand, Picked
+from convloom.frontend.race import Outcome, Tried
 from convloom.problem.conv import Conv
 from convloom.problem.data import DataKind, make_operands
 from convloom.problem.notation import BatchLine
-from convloom.problem.numerics import compare
+from convloom.problem.numerics import Comparison, compare
 from convloom.problem.reached import touched_bytes
-from convloom.problem.reference import Problem
+from convloom.problem.reference import Operands, Problem
 from convloom.runtime.interface import Device
 from convloom.runtime.pair_timing import Call, Effort, Pair, measure_pair
 from convloom.runtime.timing import Timing
 
-Build = Callable[[Problem, Device], Kernel]
+Choose = Callable[[OpenStand], Picked]
+"""Gives the kernel of a problem; a measured pick uses the stand."""
 
 
 class BenchVerdict(Enum):
@@ -40,13 +44,21 @@ class BenchRow:
     verdict: BenchVerdict
     reason: str = ""
     plan: str = ""
-    compile_seconds: float = 0.0  # planning, generating, building; short where the binary was cached
+    compile_seconds: float = 0.0  # planning, generating, building, of all candidates; short where binaries were cached
+    tuning_seconds: float = 0.0  # verifying and timing candidates
+    known: bool = False  # the tuning database had the plan
+    tried: tuple[Tried, ...] = ()  # the candidates of a measured pick
     anchor_seconds: float = 0.0  # the anchor's first call, with its own search
     bound_ratio: float = 0.0
     ops: int = 0
     nbytes: int = 0
     pair: Pair | None = None
     peaks: Peaks | None = None
+
+    @property
+    def wrong(self) -> tuple[Tried, ...]:
+        """Candidates whose results are wrong: faults of the generator, also where another candidate won."""
+        return tuple(item for item in self.tried if item.outcome is Outcome.WRONG)
 
     @property
     def direction(self) -> str:
@@ -60,46 +72,81 @@ class BenchRow:
 
 
 def bench_line(
-    line: BatchLine, device: Device, anchor: Anchor, effort: Effort, build: Build = compile, seed: int = 0
+    line: BatchLine, device: Device, anchor: Anchor, effort: Effort, choose: Choose | None = None, seed: int = 0
 ) -> BenchRow:
-    """Measures one problem; what goes wrong with it is in the row, not raised."""
+    """Measures one problem; what goes wrong with it is in the row, not raised. `choose`: None takes the model's."""
     reason = anchor.refusal(line.problem)
     if reason:
         return BenchRow(line, BenchVerdict.SKIPPED, reason)
     try:
-        return _measured(line, device, anchor, effort, build, seed)
+        return _measured(line, anchor, effort, choose or _compiled(line.problem, device), seed)
     except (ConvloomError, RuntimeError, MemoryError) as error:  # frameworks and drivers raise RuntimeError
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return BenchRow(line, BenchVerdict.FAILED, words)
 
 
-def _measured(line: BatchLine, device: Device, anchor: Anchor, effort: Effort, build: Build, seed: int) -> BenchRow:
+def _compiled(problem: Problem, device: Device) -> Choose:
+    def choose(_: OpenStand) -> Picked:
+        begin = time.perf_counter()
+        kernel = compile(problem, device)
+        return Picked(kernel, compile_seconds=time.perf_counter() - begin)
+
+    return choose
+
+
+class AnchorStand:
+    """A stand on the tensors that the anchor computes with, judged by the anchor's reference."""
+
+    def __init__(self, problem: Problem, anchor: Anchor, placed: Placed, operands: Operands) -> None:
+        self.timer = anchor.timer
+        self._problem, self._anchor, self._placed = problem, anchor, placed
+        self._expected = anchor.reference(problem, operands)
+
+    def compare(self, kernel: Kernel) -> Comparison:
+        """The result of one call against the reference, on a result that nobody has written."""
+        self._anchor.poison(self._placed.result)
+        self.call(kernel)()
+        return compare(self._problem, self._anchor.logical(self._problem, self._placed.result), self._expected)
+
+    def fault(self, kernel: Kernel) -> str:
+        """See `Stand`."""
+        return self.compare(kernel).fault
+
+    def call(self, kernel: Kernel) -> Call:
+        """See `Stand`."""
+        placed = self._placed
+        return lambda: kernel(placed.first, placed.second, out=placed.result)
+
+
+def _measured(line: BatchLine, anchor: Anchor, effort: Effort, choose: Choose, seed: int) -> BenchRow:
     problem = line.problem
-    begin = time.perf_counter()
-    kernel = build(problem, device)
-    row = BenchRow(line, BenchVerdict.MEASURED, plan=kernel.plan, compile_seconds=time.perf_counter() - begin)
     operands = make_operands(problem, DataKind.REAL, seed)
     placed = anchor.place(problem, operands)
     theirs = anchor.call(problem, placed)
     begin = time.perf_counter()
     anchor.timer.seconds(theirs)
-    row = replace(row, anchor_seconds=time.perf_counter() - begin)
-    ours = _our_call(kernel, placed)
-    ours()
-    found = compare(problem, anchor.logical(problem, placed.result), anchor.reference(problem, operands))
+    anchor_seconds = time.perf_counter() - begin
+    stand = AnchorStand(problem, anchor, placed, operands)
+    picked = choose(lambda: nullcontext(stand))
+    kernel = picked.kernel
+    row = BenchRow(
+        line,
+        BenchVerdict.MEASURED,
+        plan=kernel.plan,
+        compile_seconds=picked.compile_seconds,
+        tuning_seconds=picked.tuning_seconds,
+        known=picked.known,
+        tried=picked.tried,
+        anchor_seconds=anchor_seconds,
+    )
+    found = stand.compare(kernel)
     row = replace(row, bound_ratio=found.max_ratio)
     if not found.passed:
-        wrong = f"{found.mismatches} elements wrong, the first at {found.first_bad}"
-        values = f"{found.given:.9g} instead of {found.expected:.9g}"
-        return replace(row, verdict=BenchVerdict.FAILED, reason=f"{wrong}: {values}")
+        return replace(row, verdict=BenchVerdict.FAILED, reason=found.fault)
     return replace(
         row,
-        pair=measure_pair(anchor.timer, ours, theirs, effort),
+        pair=measure_pair(anchor.timer, stand.call(kernel), theirs, effort),
         ops=problem.ops,
         nbytes=touched_bytes(problem),
         peaks=anchor.peaks(problem),
     )
-
-
-def _our_call(kernel: Kernel, placed: Placed) -> Call:
-    return lambda: kernel(placed.first, placed.second, out=placed.result)

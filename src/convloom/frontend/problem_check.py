@@ -35,12 +35,8 @@ class CheckOutcome:
     @property
     def reason(self) -> str:
         """What is wrong, in words; empty if nothing is."""
-        found = self.comparison
-        if not found.passed:
-            return (
-                f"{found.mismatches} elements wrong, the first at {found.first_bad}: "
-                f"{found.given:.9g} instead of {found.expected:.9g}"
-            )
+        if not self.comparison.passed:
+            return self.comparison.fault
         if self.overrun:
             return f"memory outside {', '.join(self.overrun)} was written"
         if self.nonzero_share < LEAST_NONZERO_SHARE:

@@ -38,6 +38,14 @@ class Comparison:
         """True if no element is out of its bound."""
         return self.mismatches == 0
 
+    @property
+    def fault(self) -> str:
+        """What is wrong, in words; empty if nothing is."""
+        if self.passed:
+            return ""
+        wrong = f"{self.mismatches} elements wrong, the first at {self.first_bad}"
+        return f"{wrong}: {self.given:.9g} instead of {self.expected:.9g}"
+
 
 def result_dtype(problem: Problem) -> DType:
     """The element type of the result."""

@@ -11,6 +11,8 @@ from typing import Any
 
 from convloom.errors import IllegalProblem
 from convloom.frontend.bench import BenchRow, BenchVerdict
+from convloom.frontend.race import Tried
+from convloom.report.calibration import calibration_lines, calibrations
 from convloom.report.layers import new_figure
 from convloom.report.problem_text import problem_text
 from convloom.runtime.timing import Timing
@@ -58,7 +60,19 @@ def summary_lines(rows: Sequence[BenchRow]) -> Iterator[str]:
         rates = f"{peaks.ops * 1e-9:.1f} GFLOP/s in {peaks.dtype}, {peaks.bytes * 1e-9:.0f} GB/s"
         yield f"roofline: {rates}, measured in this run"
     compiled, searched = sum(row.compile_seconds for row in rows), sum(row.anchor_seconds for row in rows)
-    yield f"not in the times: planning and compiling {compiled:.1f} s, the anchor's first calls {searched:.1f} s"
+    tuned = sum(row.tuning_seconds for row in rows)
+    yield (
+        f"not in the times: planning and compiling {compiled:.1f} s, tuning {tuned:.1f} s, "
+        f"the anchor's first calls {searched:.1f} s"
+    )
+    found = calibrations([_row_record(row) for row in rows])
+    yield from calibration_lines(found) if found else ()
+    known = sum(row.known for row in rows)
+    if known:
+        yield f"{known} plans were known to the tuning database"
+    for row in rows:
+        for item in row.wrong:
+            yield f"{label(row)} {row.direction}: a candidate is wrong: {item.reason}; in the plan {item.plan!r}"
     yield closing_line(rows)
 
 
@@ -127,6 +141,9 @@ def _row_record(row: BenchRow) -> dict[str, Any]:
         "reason": row.reason,
         "plan": row.plan,
         "compile_seconds": row.compile_seconds,
+        "tuning_seconds": row.tuning_seconds,
+        "known": row.known,
+        "candidates": [_candidate_record(item) for item in row.tried],
         "anchor_first_seconds": row.anchor_seconds,
         "bound_ratio": row.bound_ratio,
     }
@@ -144,6 +161,17 @@ def _row_record(row: BenchRow) -> dict[str, Any]:
             "their_roofline_share": row.roofline_share(pair.theirs),
         }
     return record
+
+
+def _candidate_record(item: Tried) -> dict[str, Any]:
+    return {
+        "plan": item.plan,
+        "predicted": item.predicted,
+        "outcome": item.outcome.value,
+        "reason": item.reason,
+        "seconds": item.seconds,
+        "spread": item.spread,
+    }
 
 
 def _timing_record(timing: Timing) -> dict[str, Any]:
