@@ -53,8 +53,8 @@ def test_skipped_problems_are_listed_and_do_not_fail(batch):
 
 
 def test_a_failure_is_listed_and_ends_with_1(batch, monkeypatch):
-    def broken(line, *rest):
-        row = bench_line(line, *rest)
+    def broken(line, *rest, **options):
+        row = bench_line(line, *rest, **options)
         return row if line.problem.name else bench_command.BenchRow(line, bench_command.BenchVerdict.FAILED, "no luck")
 
     bench_line = bench_command.bench_line
@@ -66,10 +66,10 @@ def test_a_failure_is_listed_and_ends_with_1(batch, monkeypatch):
 
 
 def test_ctrl_c_keeps_what_is_measured(batch, tmp_path, monkeypatch):
-    def interrupted(line, *rest):
+    def interrupted(line, *rest, **options):
         if not line.problem.name:
             raise KeyboardInterrupt
-        return bench_line(line, *rest)
+        return bench_line(line, *rest, **options)
 
     bench_line = bench_command.bench_line
     monkeypatch.setattr(bench_command, "bench_line", interrupted)

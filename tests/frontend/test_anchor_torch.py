@@ -142,3 +142,51 @@ def test_an_anchor_that_is_not_installed_is_named_with_a_remedy(monkeypatch):
 def test_combinations_that_cannot_be(name, device, tf32, words):
     with pytest.raises(IllegalProblem, match=words):
         anchor_named(name, device, tf32=tf32)
+
+
+def bare_anchor(torch, on_gpu=True):
+    """An anchor on a made-up PyTorch."""
+    found = object.__new__(TorchAnchor)
+    found._torch, found._on_gpu = torch, on_gpu
+    return found
+
+
+def test_kernels_of_a_gpu_are_named_by_the_profiler():
+    """What the host does in between (launches) is in its list too, and is no kernel."""
+    done = []
+    gpu, host = object(), object()
+    events = [
+        SimpleNamespace(name="cudaLaunchKernel", device_type=host),
+        SimpleNamespace(name="nchwToNhwc", device_type=gpu),
+        SimpleNamespace(name="sm90_xmma_fprop", device_type=gpu),
+    ]
+
+    class Profile:
+        def __init__(self, activities):
+            assert activities == ["cuda activity"]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            done.append("profiled")
+
+        def events(self):
+            return events
+
+    fake = SimpleNamespace(
+        profiler=SimpleNamespace(profile=Profile, ProfilerActivity=SimpleNamespace(CUDA="cuda activity")),
+        cuda=SimpleNamespace(synchronize=lambda: done.append("waited")),
+        autograd=SimpleNamespace(DeviceType=SimpleNamespace(CUDA=gpu)),
+    )
+    assert bare_anchor(fake).kernels(lambda: done.append("called")) == ("nchwToNhwc", "sm90_xmma_fprop")
+    assert done == ["called", "waited", "profiled"]
+    assert bare_anchor(None, on_gpu=False).kernels(lambda: pytest.fail("nothing to profile")) == ()
+
+
+@pytest.mark.parametrize(("dtype", "floating", "bits"), [("f16", True, "nan"), ("u8", False, 255), ("s8", False, -1)])
+def test_poison_sets_what_no_result_holds(dtype, floating, bits):
+    filled = []
+    result = SimpleNamespace(is_floating_point=lambda: floating, dtype=dtype, fill_=filled.append)
+    bare_anchor(SimpleNamespace(uint8="u8")).poison(result)
+    assert str(filled[0]) == str(bits)

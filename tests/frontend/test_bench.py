@@ -41,6 +41,8 @@ def test_a_right_result_is_timed(anchor, direction, tag):
     assert 0 <= row.bound_ratio <= 1
     assert row.pair.ratio > 0
     assert row.compile_seconds > 0
+    assert [name.split("_")[0] for name in row.kernels] == ["tiled"]
+    assert (row.anchor_kernels, row.clock_mhz) == ((), None)
     assert row.roofline_share(row.pair.ours) > 0
 
 
@@ -51,6 +53,7 @@ class Wrong:
 
     def __init__(self, problem, device):
         self.kernel = compile(problem, device)
+        self.variants = self.kernel.variants
 
     def __call__(self, first, second, out):
         self.kernel(first, second, out=out)

@@ -36,11 +36,14 @@ from convloom.report.layers import check_chart_path
 from convloom.report.output_file import write_output
 from convloom.runtime.device import device_named
 from convloom.runtime.pair_timing import Effort
+from convloom.settings import current
 from convloom.tune.build_pool import BuildPool
 from convloom.tune.pick import parse_pick
 
 _AHEAD = 16
 """Problems whose candidates are compiled while one is measured; none on the processor, which they would slow down."""
+_FREE = 2
+"""Processors that build processes leave to this one while it measures on a GPU."""
 _STYLES = {BenchVerdict.MEASURED: "", BenchVerdict.FAILED: "bold red", BenchVerdict.SKIPPED: "yellow"}
 
 
@@ -72,6 +75,9 @@ def bench(
     pick: Annotated[
         str, typer.Option("--pick", help="model, or measured:K: the fastest of the model's first K (8) candidates.")
     ] = "model",
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Name the kernels of both; the anchor's by PyTorch's profiler, on a GPU.")
+    ] = False,
     json: Annotated[Path | None, typer.Option("--json", help="Write everything measured to this file.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the ratios to this .png, .svg or .pdf.")] = None,
 ) -> None:
@@ -91,20 +97,28 @@ def bench(
     anchor = anchor_named(wanted, device, None if anchor_dt is None else dtype_named(anchor_dt), tf32=tf32)
     environment = {**anchor.environment(), "caches": "warm" if warm else "cooled before each call"}
     environment["pick"] = str(way)
+    if anchor.clocks is not None:
+        environment["clock"] = f"multiprocessors at most {anchor.clocks.most} MHz"
     console = output()
     for name, words in environment.items():
         console.print(f"{name:<8} {words}")
     effort = Effort(least=min(5, rounds), most=rounds, budget=seconds, warm=warm)
-    with BuildPool() as pool:
+    with BuildPool(None if chosen.language is Language.C else max(current().threads - _FREE, 1)) as pool:
         picker = Picker(chosen, way, pool=pool, effort=replace(RACE_EFFORT, warm=warm))
-        rows, complete = _bench_all(lines, picker, anchor, effort, console)
+        rows, complete = _bench_all(lines, picker, anchor, effort, console, name_kernels=kernels)
     _report(rows, environment, json, plot, console)
     if not complete or any(row.verdict is BenchVerdict.FAILED or row.wrong for row in rows):
         raise typer.Exit(MISMATCH)
 
 
 def _bench_all(
-    lines: list[BatchLine], picker: Picker, anchor: Anchor, effort: Effort, console: Console
+    lines: list[BatchLine],
+    picker: Picker,
+    anchor: Anchor,
+    effort: Effort,
+    console: Console,
+    *,
+    name_kernels: bool,
 ) -> tuple[list[BenchRow], bool]:
     """The rows, and whether all lines were reached; Ctrl-C keeps what is measured."""
     rows: list[BenchRow] = []
@@ -118,7 +132,7 @@ def _bench_all(
             for line in lines:
                 progress.update(task, description=line.text)
                 choose = _choice(begun, picker) if not anchor.refusal(line.problem) else None
-                rows.append(bench_line(line, picker.device, anchor, effort, choose))
+                rows.append(bench_line(line, picker.device, anchor, effort, choose, name_kernels=name_kernels))
                 console.print(Text(row_text(rows[-1]), _STYLES[rows[-1].verdict]))
                 progress.advance(task)
         except KeyboardInterrupt:

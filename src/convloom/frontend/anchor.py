@@ -13,6 +13,7 @@ from convloom.frontend.operand_terms import problem_terms
 from convloom.problem.conv import Conv
 from convloom.problem.layout_memory import Array
 from convloom.problem.reference import Operands, Problem, Reference
+from convloom.runtime.clocks import Clocks
 from convloom.runtime.pair_timing import Call, Timer
 
 FLUSH_BYTES = 256 * 2**20
@@ -66,6 +67,15 @@ class Anchor(ABC):
     @abstractmethod
     def logical(self, problem: Problem, result: Any) -> Array:
         """A placed result as a logical array of f64 on the host."""
+
+    @property
+    def clocks(self) -> Clocks | None:
+        """The clock of the device; None where nothing tells it."""
+        return None
+
+    def kernels(self, call: Call) -> tuple[str, ...]:
+        """Names of the device's kernels that a call runs, in their order; none where the library does not tell."""
+        return ()
 
     @abstractmethod
     def poison(self, result: Any) -> None:

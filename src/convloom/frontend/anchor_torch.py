@@ -9,6 +9,7 @@ last is channels last for PyTorch too. What PyTorch converts inside a call count
 from __future__ import annotations
 
 import importlib
+import os
 import platform
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ from convloom.frontend.operand_terms import Terms, problem_terms
 from convloom.problem.conv import Conv, Direction, Role, constant
 from convloom.problem.layout_memory import Array, buffer_origin, buffer_size, pack
 from convloom.problem.reference import Operands, Problem, Reference, reduction_length
+from convloom.runtime.clocks import Clocks, open_clocks
 from convloom.runtime.interface import as_bytes
 from convloom.runtime.pair_timing import Call, Timer
 
@@ -95,6 +97,7 @@ class TorchAnchor(Anchor):
                 )
             torch.cuda.set_device(torch.device(self._device))
             _set_flags(torch, tf32)
+        self._clocks = open_clocks(int(self._device.partition(":")[2]), os.environ) if self._on_gpu else None
         self.timer: Timer = EventTimer(torch, self._device) if self._on_gpu else HostTimer()
 
     def environment(self) -> Mapping[str, str]:
@@ -143,6 +146,22 @@ class TorchAnchor(Anchor):
     def logical(self, problem: Problem, result: Any) -> Array:
         """See `Anchor`."""
         return result.to(self._torch.float64).cpu().numpy()
+
+    @property
+    def clocks(self) -> Clocks | None:
+        """See `Anchor`."""
+        return self._clocks
+
+    def kernels(self, call: Call) -> tuple[str, ...]:
+        """See `Anchor`; from PyTorch's profiler, on a GPU alone."""
+        if not self._on_gpu:
+            return ()
+        torch = self._torch
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+            call()
+            torch.cuda.synchronize()
+        on_gpu = torch.autograd.DeviceType.CUDA
+        return tuple([event.name for event in found.events() if event.device_type == on_gpu])
 
     def poison(self, result: Any) -> None:
         """See `Anchor`."""

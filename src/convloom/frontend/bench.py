@@ -48,6 +48,9 @@ class BenchRow:
     tuning_seconds: float = 0.0  # verifying and timing candidates
     known: bool = False  # the tuning database had the plan
     tried: tuple[Tried, ...] = ()  # the candidates of a measured pick
+    kernels: tuple[str, ...] = ()  # names, in the order of their launches
+    anchor_kernels: tuple[str, ...] = ()  # where asked for
+    clock_mhz: int | None = None  # of a GPU's multiprocessors, right after the timed calls
     anchor_seconds: float = 0.0  # the anchor's first call, with its own search
     bound_ratio: float = 0.0
     ops: int = 0
@@ -72,14 +75,25 @@ class BenchRow:
 
 
 def bench_line(
-    line: BatchLine, device: Device, anchor: Anchor, effort: Effort, choose: Choose | None = None, seed: int = 0
+    line: BatchLine,
+    device: Device,
+    anchor: Anchor,
+    effort: Effort,
+    choose: Choose | None = None,
+    seed: int = 0,
+    *,
+    name_kernels: bool = False,
 ) -> BenchRow:
-    """Measures one problem; what goes wrong with it is in the row, not raised. `choose`: None takes the model's."""
+    """Measures one problem; what goes wrong with it is in the row, not raised. `choose`: None takes the model's.
+
+    `name_kernels`: whether the anchor's kernels are found out, after the timed calls.
+    """
     reason = anchor.refusal(line.problem)
     if reason:
         return BenchRow(line, BenchVerdict.SKIPPED, reason)
     try:
-        return _measured(line, anchor, effort, choose or _compiled(line.problem, device), seed)
+        chosen = choose or _compiled(line.problem, device)
+        return _measured(line, anchor, effort, chosen, seed, name_kernels)
     except (ConvloomError, RuntimeError, MemoryError) as error:  # frameworks and drivers raise RuntimeError
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return BenchRow(line, BenchVerdict.FAILED, words)
@@ -118,7 +132,9 @@ class AnchorStand:
         return lambda: kernel(placed.first, placed.second, out=placed.result)
 
 
-def _measured(line: BatchLine, anchor: Anchor, effort: Effort, choose: Choose, seed: int) -> BenchRow:
+def _measured(
+    line: BatchLine, anchor: Anchor, effort: Effort, choose: Choose, seed: int, name_kernels: bool
+) -> BenchRow:
     problem = line.problem
     operands = make_operands(problem, DataKind.REAL, seed)
     placed = anchor.place(problem, operands)
@@ -143,9 +159,13 @@ def _measured(line: BatchLine, anchor: Anchor, effort: Effort, choose: Choose, s
     row = replace(row, bound_ratio=found.max_ratio)
     if not found.passed:
         return replace(row, verdict=BenchVerdict.FAILED, reason=found.fault)
+    pair = measure_pair(anchor.timer, stand.call(kernel), theirs, effort)
     return replace(
         row,
-        pair=measure_pair(anchor.timer, stand.call(kernel), theirs, effort),
+        pair=pair,
+        clock_mhz=None if anchor.clocks is None else anchor.clocks.now(),
+        kernels=tuple(source.name for source in kernel.variants[0].program.launches),
+        anchor_kernels=anchor.kernels(theirs) if name_kernels else (),
         ops=problem.ops,
         nbytes=touched_bytes(problem),
         peaks=anchor.peaks(problem),

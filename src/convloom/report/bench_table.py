@@ -59,6 +59,12 @@ def summary_lines(rows: Sequence[BenchRow]) -> Iterator[str]:
     for peaks in {row.peaks.dtype: row.peaks for row in rows if row.peaks is not None}.values():
         rates = f"{peaks.ops * 1e-9:.1f} GFLOP/s in {peaks.dtype}, {peaks.bytes * 1e-9:.0f} GB/s"
         yield f"roofline: {rates}, measured in this run"
+    clocks = [row.clock_mhz for row in rows if row.clock_mhz is not None]
+    if clocks:
+        yield f"clock of the multiprocessors after each problem: {min(clocks)} to {max(clocks)} MHz"
+    for row in rows:
+        if row.anchor_kernels:
+            yield f"{label(row)} {row.direction}: ours {', '.join(row.kernels)}; theirs {', '.join(row.anchor_kernels)}"
     compiled, searched = sum(row.compile_seconds for row in rows), sum(row.anchor_seconds for row in rows)
     tuned = sum(row.tuning_seconds for row in rows)
     yield (
@@ -143,6 +149,9 @@ def _row_record(row: BenchRow) -> dict[str, Any]:
         "compile_seconds": row.compile_seconds,
         "tuning_seconds": row.tuning_seconds,
         "known": row.known,
+        "kernels": list(row.kernels),
+        "anchor_kernels": list(row.anchor_kernels),
+        "clock_mhz": row.clock_mhz,
         "candidates": [_candidate_record(item) for item in row.tried],
         "anchor_first_seconds": row.anchor_seconds,
         "bound_ratio": row.bound_ratio,
