@@ -41,7 +41,17 @@ CASES = {
             out="registers", swap=0,
         ),
     ),
+    "through shared memory": (
+        "mb4ic64ih12iw12oc64oh12ow12_kh3kw3sh1sw1ph1pw1dh0dw0",
+        "axb",
+        PLAN.replace("store=1", "store=2").format(
+            block="128x32", consumers=2, stages=3, m="m0,m1,m2", n="n0", serial="k0,k1", k="k2", a="columns",
+            out="shared", swap=0,
+        ),
+    ),
 }  # fmt: skip
+ALL_FAULTS = ("product", "images, two consumers")
+FENCES = ("fence of barrier initialisation", "fence of registers", "fence between proxies")
 # With three stages the next one was filled, and is given back, a step later: to wait for it, or to give it back in
 # place of the one before, is as safe as what is right.
 EQUIVALENT = {("images, two consumers", "stage of a wait"), ("images, two consumers", "stage given back")}
@@ -81,7 +91,7 @@ def generated(name):
 def planted():
     return [
         (case, name, path, kernel)
-        for case in CASES
+        for case in ALL_FAULTS
         for name, change in FAULTS.items()
         if (case, name) not in EQUIVALENT
         for path, kernel in islice(change(generated(case)), None if case == "product" else 1)
@@ -106,6 +116,16 @@ def test_planted_faults_are_found(number):
     assert reason != ""
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("landing", LANDINGS)
+@pytest.mark.parametrize("fence", FENCES)
+def test_missing_fences_are_found_where_results_leave_by_tensor_stores(fence, landing):
+    dropped = list(FAULTS[fence](generated("through shared memory")))
+    assert dropped
+    for _, kernel in dropped:
+        reason, _ = launched("through shared memory", Options(landing=landing, multiprocessors=2), kernel)
+        assert reason != ""
+
+
+@pytest.mark.parametrize("name", ALL_FAULTS)
 def test_faults_are_many(name):
     assert len({fault for case, fault, _, _ in planted() if case == name}) > 15
